@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+from headgate.share_groups.model.group_configs import THRESHOLD_PERCENT
 from tests.e2e.estate import APP, HOSTILE, NEW_HASH, write_estate
 from tests.unit.lineage.shop import DAY, HOUR, Row, cause, gap, write
 
@@ -70,15 +71,24 @@ def _changes(now: int) -> list[Row]:
         {"fingerprint": "cd34cd34", "refused": False, "member_count": 2, "members": [_seen(2), _seen(3)]},
     ]
     mismatch = {"state": "open", "kind": "assignment", "topology_count": 2, "topologies": sides}
+    config = {"changes": {THRESHOLD_PERCENT: "20"}, "before": {THRESHOLD_PERCENT: "30"}}
+    trip = {"delivered": 310, "dlq_written": 90, "threshold_percent": 20, "window_ms": 60_000}
+    added = {"element": "input", "name": HOSTILE, "change": "added"}
     app: Row = {"subject_kind": "application", "subject": APP, "topic": "headgate.events", "detail": "{}"}
     return [
-        app | {"event_id": "e1", "event": "topology_changed", "at": now - HOUR},
+        app
+        | {"event_id": "e1", "event": "topology_changed", "at": now - HOUR}
+        | {"detail": json.dumps({"counts": {"added": 1}, "changes": [added]})},
         app | {"event_id": "e2", "event": "topology_mismatch", "at": now - 22 * MINUTE, "detail": json.dumps(mismatch)},
         app
         | {"event_id": "e3", "event": "config_changed", "subject_kind": "share_group", "subject": "billing"}
-        | {"at": now - HOUR // 2, "by": "User:ops"},
-        app | {"event_id": "e4", "event": "topology_changed", "subject": "revenue-totals", "at": now - 27 * MINUTE},
-        app | {"event_id": "e5", "event": "tripped", "subject_kind": "share_group", "subject": "billing", "at": now},
+        | {"at": now - HOUR // 2, "by": "User:ops", "detail": json.dumps(config)},
+        app
+        | {"event_id": "e4", "event": "topology_changed", "subject": "revenue-totals", "at": now - 27 * MINUTE}
+        | {"detail": json.dumps({"counts": {"added": 2, "removed": 1}, "changes": []})},
+        app
+        | {"event_id": "e5", "event": "tripped", "subject_kind": "share_group", "subject": "billing", "at": now}
+        | {"detail": json.dumps(trip)},
     ]
 
 

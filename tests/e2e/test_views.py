@@ -24,7 +24,7 @@ def test_now_lists_what_needs_somebody_worst_first(page: Page, busy: Web) -> Non
     )
     card = page.locator(".card", has_text="runs different topologies")
     expect(card).to_contain_text(f"1 member on {HOSTS[0]}; 2 members on {HOSTS[1]}, {HOSTS[2]}")
-    expect(card).to_contain_text("Changed before: revenue-totals topology changed")
+    expect(card).to_contain_text("Changed before: revenue-totals topology changed: 2 added, 1 removed, 27 min ago")
     expect(card.locator(".command code")).to_contain_text(f"--group {APP} --tasks")
     expect(card.locator("header time")).to_have_text(re.compile(r"^since .*\(2\d min\)$"))
     lag = page.locator(".card", has_text="falls behind")
@@ -35,6 +35,45 @@ def test_now_lists_what_needs_somebody_worst_first(page: Page, busy: Web) -> Non
     expect(page.get_by_text("1 gap is older than a day and not listed")).to_be_visible()
     card.get_by_role("link", name="Open its members").click()
     expect(page).to_have_url(f"{busy.url}/apps/-/{APP}?tab=members")
+
+
+def test_the_latest_changes_say_what_changed(page: Page, busy: Web) -> None:
+    page.goto(busy.url)
+    rows = page.get_by_role("region", name="Latest changes").get_by_role("row")
+    expect(rows.filter(has_text="tripped")).to_contain_text("90 of 400 records (22.5 %) in 1 min, threshold 20 %")
+    expect(rows.filter(has_text="config changed")).to_contain_text("threshold 30 % → 20 %")
+    expect(rows.filter(has_text="config changed")).to_contain_text("User:ops")
+    expect(rows.filter(has_text="mismatch")).to_contain_text(f"1 member on {HOSTS[0]}; 2 members on {HOSTS[1]}")
+    changed = rows.filter(has_text="topology changed").filter(has_text=APP)
+    expect(changed).to_contain_text("added input <img src=x")
+    changed.get_by_role("link", name="topology changed").click()
+    expect(page).to_have_url(f"{busy.url}/apps/-/{APP}?tab=versions")
+
+
+def test_commands_have_the_address_of_the_gateway(page: Page, busy: Web) -> None:
+    """A server without Kafka knows the address from its configuration."""
+    page.goto(busy.url)
+    gateway = page.request.get(f"{busy.url}/api/v1/operator").json()["gateway"]
+    card = page.locator(".card", has_text="runs different topologies")
+    expect(card.locator(".command code")).to_contain_text(f"--bootstrap-server {gateway} ")
+    page.goto(f"{busy.url}/groups")
+    expect(page.locator("body")).not_to_contain_text("HOST:PORT")
+
+
+def test_only_the_newest_episode_that_lasts_has_a_primary_button(page: Page, busy: Web) -> None:
+    page.route("**/api/v1/operator", lambda route: route.fulfill(json=OPERATOR))
+    page.goto(f"{busy.url}/letters")
+    expect(page.locator(".card")).to_have_count(2)
+    expect(page.locator(".card .button.primary")).to_have_count(1)
+    expect(page.locator(".card", has_text="shipping").locator(".button.primary")).to_have_text("Plan a replay…")
+
+
+def test_the_rate_of_a_group_has_a_scale_and_says_what_its_shapes_are(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/groups/-/billing")
+    chart = page.locator(".chart").last
+    expect(chart.locator(".scale span")).to_have_text(["22.5 %", "0 %"])
+    expect(chart.locator("figcaption .key")).to_have_text(["a minute", "trip or pause"])
+    expect(chart.locator("figcaption svg")).to_have_count(2)
 
 
 def test_connectors_with_what_is_known_of_them(page: Page, busy: Web) -> None:

@@ -9,6 +9,7 @@ import "./styles/views.css";
 import "./styles/letters.css";
 import { startLive } from "./live/stream";
 import { App } from "./shell/app";
+import { GatewayProvider } from "./shell/gateway";
 import { ClockProvider } from "./shell/parts";
 import { applyTheme } from "./shell/theme";
 
@@ -20,7 +21,9 @@ if (root !== null) {
   createRoot(root).render(
     <StrictMode>
       <ClockProvider>
-        <App />
+        <GatewayProvider>
+          <App />
+        </GatewayProvider>
       </ClockProvider>
     </StrictMode>,
   );

@@ -11,7 +11,6 @@ export interface OperatorAnswer {
   credential: "bound" | "typed" | "none";
   principal: string | null;
   may_type: boolean;
-  gateway: string;
 }
 
 /** A user of the cluster for one request: it is never stored. */

@@ -2,7 +2,8 @@
 
 import { type FormEvent, useState } from "react";
 import { tell } from "../live/stream";
-import { shellQuoted } from "../model/format";
+import { operationCommand } from "../model/commands";
+import { useGateway } from "../shell/gateway";
 import { Command, Message, Name, Notice } from "../shell/parts";
 import { ActingAs, CredentialFields, useOperator } from "./credential";
 import { ActionDialog } from "./dialog";
@@ -12,10 +13,6 @@ const WORDS: Readonly<Record<GroupAction, { button: string; effect: string; doin
   pause: { button: "Pause", effect: "Its members get no records until it is resumed. No record is lost.", doing: "Pausing…" },
   resume: { button: "Resume", effect: "All pauses end, also that of the breaker, which counts anew.", doing: "Resuming…" },
 };
-
-export function commandOf(action: GroupAction, group: string, gateway: string, reason: string): string {
-  return `headgate share-groups --bootstrap-server ${gateway} --${action} --group ${shellQuoted(group)} --reason ${reason === "" ? "REASON" : shellQuoted(reason)}`;
-}
 
 /** `isOpen`: the dialog is there at once, as a link asked for it. */
 export function GroupActionButton({ action, group, isOpen = false }: { action: GroupAction; group: string; isOpen?: boolean }) {
@@ -35,6 +32,7 @@ function GroupActionDialog({ action, group, onClose }: { action: GroupAction; gr
   const [isSending, setIsSending] = useState(false);
   const [problem, setProblem] = useState<string | null>(null);
   const operator = useOperator();
+  const gateway = useGateway();
 
   async function submit(event: FormEvent): Promise<void> {
     event.preventDefault();
@@ -76,7 +74,7 @@ function GroupActionDialog({ action, group, onClose }: { action: GroupAction; gr
             </Notice>
           )}
           <p className="muted">The same on the command line:</p>
-          <Command text={commandOf(action, group, operator.known?.gateway ?? "HOST:PORT", reason.trim())} />
+          <Command text={operationCommand(action, group, gateway, reason.trim())} />
           <div className="actions">
             <button type="button" onClick={close}>
               Cancel

@@ -23,6 +23,8 @@ export interface Cause {
   topic: string | null;
   at: number;
   likelihood: string | null;
+  /** As in `Change`. */
+  detail: unknown;
 }
 
 export interface NewGap {

@@ -367,6 +367,8 @@ export interface Change {
   subject: string;
   by: string | null;
   at: number;
+  /** Whatever the event has; null where the caller may not see it. */
+  detail: unknown;
 }
 
 export interface Changes {

@@ -6,6 +6,7 @@ import { count, duration, excerpt, percent, printable } from "../model/format";
 import { type RateSample, rateLine, withSample } from "../model/rate_samples";
 import { Lasting, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
+import { ScaledChart } from "../views/scaled_chart";
 
 /** The answer of `/api/v1/share-groups/NAME/breaker`. */
 interface BreakerWindow {
@@ -63,21 +64,19 @@ function Counts({ of, samples }: { of: BreakerWindow; samples: readonly RateSamp
   const all = of.delivered === null || of.dlq_written === null ? null : of.delivered + of.dlq_written;
   return (
     <>
-      <figure className="chart live">
-        <svg viewBox={`0 0 ${SIZE.width} ${SIZE.height}`} preserveAspectRatio="none" role="img" aria-label={`Rate of dead letters in the window: ${percent(of.dlq_rate)}`}>
-          {line.lines.map((points) => (
-            <polyline key={points} points={points} />
-          ))}
-          {line.threshold === null ? null : <line className="threshold" x1={0} x2={SIZE.width} y1={line.threshold} y2={line.threshold} />}
-        </svg>
-        <figcaption>
-          <span>3 min ago</span>
-          <span>
-            top: {Math.round(line.top)} %{of.threshold_percent === null ? "" : `, threshold ${of.threshold_percent} %`}
-          </span>
-          <span>now</span>
-        </figcaption>
-      </figure>
+      <ScaledChart
+        size={SIZE}
+        top={line.top}
+        label={`Rate of dead letters in the window: ${percent(of.dlq_rate)}`}
+        from="3 min ago"
+        meanings={[{ shape: "line", text: "rate in the window" }, ...(of.threshold_percent === null ? [] : [{ shape: "threshold" as const, text: `threshold ${of.threshold_percent} %` }])]}
+        isLow
+      >
+        {line.lines.map((points) => (
+          <polyline key={points} points={points} />
+        ))}
+        {line.threshold === null ? null : <line className="threshold" x1={0} x2={SIZE.width} y1={line.threshold} y2={line.threshold} />}
+      </ScaledChart>
       <dl className="facts">
         <dt>Dead letters</dt>
         <dd>

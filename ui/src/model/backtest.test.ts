@@ -38,8 +38,8 @@ describe("rows of a back-test", () => {
 
 describe("the command of a setting", () => {
   it("quotes the group", () => {
-    expect(settingCommand("a b", config(20))).toBe(
-      "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type groups --entity-name 'a b' --add-config " +
+    expect(settingCommand("a b", config(20), "gw:9092")).toBe(
+      "kafka-configs.sh --bootstrap-server gw:9092 --alter --entity-type groups --entity-name 'a b' --add-config " +
         "share.group.dlq.circuit.breaker.threshold.percent=20,share.group.dlq.circuit.breaker.window.ms=60000,share.group.dlq.circuit.breaker.min.messages=100",
     );
   });

@@ -1,7 +1,7 @@
 /** Which settings of a back-test are shown, and the command that sets one. */
 
 import type { Backtest, BacktestConfig } from "../api/shapes";
-import { shellQuoted } from "./format";
+import { groupConfigCommand } from "./commands";
 
 const SHOWN = 6;
 const PREFIX = "share.group.dlq.circuit.breaker";
@@ -28,8 +28,10 @@ function compared(a: BacktestConfig | undefined, b: BacktestConfig | undefined):
   return a.false_trips - b.false_trips || b.avoided - a.avoided || a.paused_s - b.paused_s;
 }
 
-export function settingCommand(group: string, config: BacktestConfig): string {
-  const values = { "threshold.percent": config.threshold_percent, "window.ms": config.window_ms, "min.messages": config.min_messages };
-  const added = Object.entries(values).map(([name, value]) => `${PREFIX}.${name}=${value}`);
-  return `kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type groups --entity-name ${shellQuoted(group)} --add-config ${added.join(",")}`;
+export function settingCommand(group: string, config: BacktestConfig, gateway: string): string {
+  return groupConfigCommand(group, gateway, {
+    [`${PREFIX}.threshold.percent`]: config.threshold_percent,
+    [`${PREFIX}.window.ms`]: config.window_ms,
+    [`${PREFIX}.min.messages`]: config.min_messages,
+  });
 }

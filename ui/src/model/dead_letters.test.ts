@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { DeadLetter, Episode } from "../api/dead_letter_shapes";
-import { actionText, episodeAt, episodeState, evidenceLines, expiryText, letterPointsText, lettersPath, nextCommand, nextStep, replayable, verdictText } from "./dead_letters";
+import { actionText, episodeAt, episodeState, evidenceLines, expiryText, letterPointsText, lettersPath, newestOpen, nextCommand, nextStep, replayable, verdictText } from "./dead_letters";
 
 function episode(more: Partial<Episode> = {}): Episode {
   return {
@@ -36,6 +36,27 @@ describe("an episode", () => {
     expect(actionText(episode())).toContain("then replay them");
   });
 
+  it("says the size that its records share as a range of bytes", () => {
+    const shared = (band: number) => verdictText(episode({ feature: `size_band=${band}` }));
+    expect(shared(5)).toBe("Some records fail, all others work: those of 32 to 63 bytes");
+    expect([shared(0), shared(9), shared(10), shared(21)].map((text) => text.split(": ")[1])).toEqual([
+      "those of at most 1 byte",
+      "those of 512 to 1,023 bytes",
+      "those of 1 to 2 KiB",
+      "those of 2 to 4 MiB",
+    ]);
+    const rate = { failed: 9, attempts: 50, lower: 0.1, upper: 0.31 };
+    expect(evidenceLines({ worst_features: [{ ...rate, feature: "size_band=5" }] })).toEqual(["most failures with 32 to 63 bytes: 9 of 50 (10 to 31 %)"]);
+    expect(verdictText(episode({ feature: "size_band=x" }))).toContain("size_band=x");
+  });
+
+  it("is the next thing to do where it is the newest that lasts", () => {
+    const over = episode({ id: "over", first_at: 9, ended_at: 10 });
+    const [older, newer] = [episode({ id: "older", first_at: 1 }), episode({ id: "newer", first_at: 5 })];
+    expect(newestOpen([over, older, newer])).toBe(newer);
+    expect(newestOpen([over])).toBeNull();
+  });
+
   it("is stopped while it lasts, and to look at afterwards", () => {
     expect(episodeState(episode())).toBe("stopped");
     expect(episodeState(episode({ ended_at: 3 }))).toBe("attention");
@@ -43,9 +64,9 @@ describe("an episode", () => {
   });
 
   it("has the next command, with quoted names", () => {
-    expect(nextCommand(episode())).toBe("headgate dlq plan --group 'bill ing' --cluster 5f1c --to original --config FILE");
-    expect(nextCommand(episode({ action: "quarantine" }))).toContain("cluster=5f1c");
-    expect(nextCommand(episode({ action: "resume_and_watch" }))).toContain("--resume --group 'bill ing'");
+    expect(nextCommand(episode(), "gw:9092")).toBe("headgate dlq plan --group 'bill ing' --cluster 5f1c --to original --config FILE");
+    expect(nextCommand(episode({ action: "quarantine" }), "gw:9092")).toContain("cluster=5f1c");
+    expect(nextCommand(episode({ action: "resume_and_watch" }), "gw:9092")).toContain("--bootstrap-server gw:9092 --resume --group 'bill ing'");
   });
 });
 

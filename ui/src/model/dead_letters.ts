@@ -1,6 +1,7 @@
 /** Verdicts, evidence and next steps of episodes of dead letters, in words. */
 
 import type { DeadLetter, Episode, Evidence, FailureRate, LetterCounts, Verdict } from "../api/dead_letter_shapes";
+import { operationCommand } from "./commands";
 import { count, duration, printable, relative, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
 import { thingPath } from "./route";
@@ -23,9 +24,29 @@ const ACTIONS: Readonly<Record<string, string>> = {
 };
 
 export function verdictText(episode: Episode): string {
-  const culprit = episode.feature ?? episode.member;
   const words = VERDICTS[episode.verdict];
+  const size = episode.feature === null ? null : sizeText(episode.feature);
+  if (size !== null) return `${words}: those of ${size}`;
+  const culprit = episode.feature ?? episode.member;
   return culprit === null ? words : `${words}: ${printable(culprit)}`;
+}
+
+/** `size_band=5`, the size as a power of two, is 32 to 63 bytes; null for any other feature. */
+function sizeText(feature: string): string | null {
+  const found = /^size_band=(\d{1,2})$/.exec(feature);
+  if (found === null) return null;
+  const band = Number(found[1]);
+  if (band === 0) return "at most 1 byte";
+  if (band < 10) return `${count(2 ** band)} to ${count(2 ** (band + 1) - 1)} bytes`;
+  const unit = Math.min(Math.floor(band / 10), 3);
+  const least = 2 ** (band - 10 * unit);
+  return `${count(least)} to ${count(2 * least)} ${["", "KiB", "MiB", "GiB"][unit] ?? ""}`;
+}
+
+/** The one to act on first; null where all are over. */
+export function newestOpen(episodes: readonly Episode[]): Episode | null {
+  const open = episodes.filter((one) => one.ended_at === null);
+  return open.reduce<Episode | null>((newest, one) => (newest === null || one.first_at > newest.first_at ? one : newest), null);
 }
 
 export function actionText(episode: Episode): string {
@@ -38,7 +59,7 @@ export function episodeState(episode: Episode): StateName {
   return episode.ended_at === null ? "stopped" : "attention";
 }
 
-export function nextCommand(episode: Episode): string {
+export function nextCommand(episode: Episode, gateway: string): string {
   const group = shellQuoted(episode.group);
   switch (episode.action) {
     case "replay_now":
@@ -48,7 +69,7 @@ export function nextCommand(episode: Episode): string {
     case "quarantine":
       return `headgate tables show dead_letters --where ${shellQuoted(`cluster=${episode.id}`)} --columns topic,partition,offset,reason,key_hash`;
     default:
-      return `headgate share-groups --bootstrap-server HOST:PORT --resume --group ${group} --reason REASON`;
+      return operationCommand("resume", episode.group, gateway);
   }
 }
 
@@ -112,7 +133,7 @@ export function evidenceLines(evidence: Evidence | null): string[] {
   }
   const feature = evidence.worst_features?.[0];
   if (feature !== undefined) {
-    lines.push(`most failures with ${printable(feature.feature)}: ${rateText(feature)}${othersText(evidence.other_records)}`);
+    lines.push(`most failures with ${sizeText(feature.feature) ?? printable(feature.feature)}: ${rateText(feature)}${othersText(evidence.other_records)}`);
   }
   if (evidence.paused_ms) lines.push(`paused for ${duration(evidence.paused_ms)} of it, which is no sign of recovery`);
   return lines;

@@ -38,7 +38,7 @@ test("nodes without names, whose keys mean nothing at another time, are not comp
 });
 
 test("changes between the times are about applications of either kind, and share groups", () => {
-  const change = (at: number, kind: string, subject: string): Change => ({ event_id: "", event: "", by: null, at, subject_kind: kind, subject });
+  const change = (at: number, kind: string, subject: string): Change => ({ event_id: "", event: "", by: null, at, subject_kind: kind, subject, detail: null });
   const changes = [change(10, "application", "app"), change(20, "share_group", "g"), change(5, "application", "before"), change(30, "share_group", "after")];
   expect(changedKeys(changes, 5, 20)).toEqual(new Set(["streams/app", "spark/app", "share_group/g"]));
 });

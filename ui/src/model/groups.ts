@@ -31,11 +31,14 @@ export interface ChartBar {
   minute: number;
 }
 
+/** A trip or a pause, a resume, and anything else that happened. */
+export type MarkShape = "stop" | "resumed" | "other";
+
 export interface RateChart {
   bars: ChartBar[];
   /** The height of the threshold; null without a breaker. */
   threshold: number | null;
-  marks: { x: number; event: BreakerEvent }[];
+  marks: { x: number; event: BreakerEvent; shape: MarkShape }[];
   top: number; // percent at the top of the picture
 }
 
@@ -71,7 +74,25 @@ export function rateChart(
   return {
     bars,
     threshold: known.thresholdPercent === null ? null : size.height - (known.thresholdPercent / top) * size.height,
-    marks: known.events.filter((event) => inside(event.at)).map((event) => ({ x: place(event.at), event })),
+    marks: known.events.filter((event) => inside(event.at)).map((event) => ({ x: place(event.at), event, shape: markShape(event.event) })),
     top,
   };
+}
+
+function markShape(event: string): MarkShape {
+  if (event === "tripped" || event === "paused") return "stop";
+  return event === "resumed" ? "resumed" : "other";
+}
+
+/** What the shapes of such a picture mean; only those that are in it. */
+export function chartMeanings(chart: RateChart, thresholdPercent: number | null): { shape: "bar" | "over" | "threshold" | MarkShape; text: string }[] {
+  const has = (shape: MarkShape) => chart.marks.some((mark) => mark.shape === shape);
+  return [
+    { shape: "bar", text: "a minute" },
+    ...(chart.bars.some((bar) => bar.isOver) ? [{ shape: "over" as const, text: "at the threshold or over it" }] : []),
+    ...(thresholdPercent === null ? [] : [{ shape: "threshold" as const, text: `threshold ${thresholdPercent} %` }]),
+    ...(has("stop") ? [{ shape: "stop" as const, text: "trip or pause" }] : []),
+    ...(has("resumed") ? [{ shape: "resumed" as const, text: "resume" }] : []),
+    ...(has("other") ? [{ shape: "other" as const, text: "other event" }] : []),
+  ];
 }

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import type { AttentionCounts, AttentionItem } from "../api/attention_shapes";
 import type { ShareGroupRow } from "../api/shapes";
-import { groupState, rateChart } from "./groups";
-import { changeText, hostsOf, nowCards, sinceText, summaryParts, watchedText } from "./now_cards";
+import { chartMeanings, groupState, rateChart } from "./groups";
+import { changeText, nowCards, sinceText, summaryParts, watchedText } from "./now_cards";
 
 const NOW = 1_794_744_000_000;
 const HEALTH = { ready: false, problems: { "connect.main": "no such topic" }, version: "1", tables: [], tables_path: null, pipeline: [], rejected: null };
@@ -22,16 +22,16 @@ const PAUSED = group("sg one", { paused: true, tripped: true, pause_reasons: [{ 
 
 test("a paused group is a card with its reasons, the next action, and the command that resumes it", () => {
   const reason = { code: "TRIPPED", text: "too many", by: "headgate", since: NOW };
-  const [card] = nowCards({ items: [item("paused", { tripped: true, pause_reasons: [reason, { ...reason, text: "deploy", by: "User:ops" }] })], health: null, leader: null });
+  const [card] = nowCards({ items: [item("paused", { tripped: true, pause_reasons: [reason, { ...reason, text: "deploy", by: "User:ops" }] })], health: null, leader: null, gateway: "gw:9092" });
   expect(card).toMatchObject({ state: "stopped", title: "paused by its breaker", facts: ["too many", "deploy (User:ops)"] });
   expect(card?.action).toEqual({ text: "Resume…", to: "/groups/-/sg%20one?do=resume" });
-  expect(card?.command).toContain("--resume --group 'sg one' --reason REASON");
+  expect(card?.command).toBe("headgate share-groups --bootstrap-server gw:9092 --resume --group 'sg one' --reason REASON");
   expect(card?.letters).toBe(`/letters/-/sg%20one?at=${NOW}`);
-  expect(nowCards({ items: [item("paused"), item("lag")], health: null, leader: null }).map((one) => one.letters)).toEqual([null, null]);
+  expect(nowCards({ items: [item("paused"), item("lag")], health: null, leader: null, gateway: "gw:9092" }).map((one) => one.letters)).toEqual([null, null]);
 });
 
 test("growth has both figures and their change, also from nothing", () => {
-  const cards = nowCards({ items: [item("dead_letters", { now: 412, before: 298 }), item("lag", { subject_kind: "consumer_group", now: 5000, before: 0 })], health: null, leader: null });
+  const cards = nowCards({ items: [item("dead_letters", { now: 412, before: 298 }), item("lag", { subject_kind: "consumer_group", now: 5000, before: 0 })], health: null, leader: null, gateway: "gw:9092" });
   expect(cards.map((card) => card.facts[0])).toEqual([
     "412 in the last hour, 298 in the hour before (↑\u00a038\u00a0%)",
     "5,000 records behind, 0 half an hour ago",
@@ -43,15 +43,14 @@ test("growth has both figures and their change, also from nothing", () => {
 test("a mismatch says who runs what where", () => {
   const side = (host: string | null, refused: boolean) => ({ fingerprint: "a", refused, member_count: 2, members: [{ member: "m", host }] });
   const mismatch = { since: NOW, kind: "refused", topology_count: 2, topologies: [side("10.0.0.7", false), side(null, true)] };
-  const [card] = nowCards({ items: [item("mismatch", { subject_kind: "streams", mismatch })], health: null, leader: null });
+  const [card] = nowCards({ items: [item("mismatch", { subject_kind: "streams", mismatch })], health: null, leader: null, gateway: "gw:9092" });
   expect(card?.facts).toEqual(["Its members run 2 topologies: 2 members on 10.0.0.7; 2 members, refused by the broker, on unknown hosts."]);
-  expect(hostsOf(["a", "b", "a", "c", "d", "e"].map((host) => ({ host })))).toBe("a, b, c and 2 more");
 });
 
 test("what is stopped comes before what needs a look, and the order of the server stays", () => {
   const run = { query: "facts", state: "failed", started_at: 1, ended_at: null, at: NOW, lag: null, rejected: 0, table: null, problem: null };
   const items = [item("paused"), item("lag", { subject: "b" }), item("gaps", { subject: "a", gap_count: 2 })];
-  expect(nowCards({ items, health: { ...HEALTH, pipeline: [run] }, leader: null }).map((card) => card.key)).toEqual([
+  expect(nowCards({ items, health: { ...HEALTH, pipeline: [run] }, leader: null, gateway: "gw:9092" }).map((card) => card.key)).toEqual([
     "paused share_group sg one",
     "pipeline facts",
     "lag share_group b",
@@ -62,16 +61,16 @@ test("what is stopped comes before what needs a look, and the order of the serve
 
 test("what the gateway does for groups is missing while nobody leads, and that is the first card", () => {
   const leader = { state: "nobody", duty: "breakers", workers: [], truncated: false, at: NOW, problem: null } as const;
-  const cards = nowCards({ items: [item("paused")], health: null, leader: { ...leader, workers: [] } });
+  const cards = nowCards({ items: [item("paused")], health: null, leader: { ...leader, workers: [] }, gateway: "gw:9092" });
   expect(cards.map((card) => [card.key, card.state])).toEqual([
     ["leader", "stopped"],
     ["paused share_group sg one", "stopped"],
   ]);
-  expect(nowCards({ items: [], health: null, leader: { ...leader, workers: [], state: "electing" } })).toEqual([]);
+  expect(nowCards({ items: [], health: null, leader: { ...leader, workers: [], state: "electing" }, gateway: "gw:9092" })).toEqual([]);
 });
 
 test("a name of an argument stays one argument", () => {
-  const [card] = nowCards({ items: [item("lag", { subject: "a b; rm" })], health: null, leader: null });
+  const [card] = nowCards({ items: [item("lag", { subject: "a b; rm" })], health: null, leader: null, gateway: "gw:9092" });
   expect(card?.command).toContain("--where 'group=a b; rm'");
 });
 
@@ -115,4 +114,13 @@ test("rates stand in their minutes below or above the threshold", () => {
     [590, 100, true],
   ]);
   expect(chart.threshold).toBe(50);
+  expect(chartMeanings(chart, 20).map((one) => one.text)).toEqual(["a minute", "at the threshold or over it", "threshold 20 %"]);
+});
+
+test("marks on the rate have a shape for stops, resumes and other events, which the legend names", () => {
+  const known = { by: null, reason: null, dlq_written: null, delivered: null, threshold_percent: null, window_ms: null };
+  const events = ["tripped", "paused", "resumed", "config_changed"].map((event) => ({ ...known, event_id: event, event, at: NOW - 60_000 }));
+  const chart = rateChart({ rates: [], events, thresholdPercent: null }, NOW, 60, { width: 600, height: 100 });
+  expect(chart.marks.map((mark) => mark.shape)).toEqual(["stop", "stop", "resumed", "other"]);
+  expect(chartMeanings(chart, null).map((one) => one.text)).toEqual(["a minute", "trip or pause", "resume", "other event"]);
 });

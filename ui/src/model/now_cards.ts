@@ -2,6 +2,8 @@
 
 import type { AttentionCounts, AttentionItem, Cause, Watched } from "../api/attention_shapes";
 import type { Health, Leader } from "../api/shapes";
+import { sideText } from "./change_text";
+import { breakerCommand, operationCommand, tasksCommand } from "./commands";
 import { lettersPath } from "./dead_letters";
 import { count, duration, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
@@ -36,15 +38,15 @@ export interface NowCard {
 const ORDER: readonly StateName[] = ["stopped", "attention", "unknown", "good"];
 
 /** The server has put its items in order; what this process cannot do itself comes after those that are as bad. */
-export function nowCards(known: { items: readonly AttentionItem[]; health: Health | null; leader: Leader | null }): NowCard[] {
-  const cards = [...leaderCards(known.leader), ...known.items.map(itemCard), ...healthCards(known.health)];
+export function nowCards(known: { items: readonly AttentionItem[]; health: Health | null; leader: Leader | null; gateway: string }): NowCard[] {
+  const cards = [...leaderCards(known.leader), ...known.items.map((item) => itemCard(item, known.gateway)), ...healthCards(known.health)];
   return cards
     .map((card, place) => ({ card, place }))
     .sort((a, b) => ORDER.indexOf(a.card.state) - ORDER.indexOf(b.card.state) || a.place - b.place)
     .map(({ card }) => card);
 }
 
-function itemCard(item: AttentionItem): NowCard {
+function itemCard(item: AttentionItem, gateway: string): NowCard {
   return {
     key: `${item.kind} ${item.subject_kind} ${item.subject}`,
     state: item.state,
@@ -56,11 +58,11 @@ function itemCard(item: AttentionItem): NowCard {
     causesLeftOut: item.causes_left_out,
     map: mapPath({ focus: item.subject, focusKind: item.subject_kind }),
     letters: item.kind === "dead_letters" || (item.kind === "paused" && item.tripped === true) ? lettersPath(item.subject, item.since) : null,
-    ...wordsOf(item),
+    ...wordsOf(item, gateway),
   };
 }
 
-function wordsOf(item: AttentionItem): Pick<NowCard, "title" | "facts" | "pointsOf" | "action" | "command"> {
+function wordsOf(item: AttentionItem, gateway: string): Pick<NowCard, "title" | "facts" | "pointsOf" | "action" | "command"> {
   const name = shellQuoted(item.subject);
   const view = viewOfKind(item.subject_kind);
   const open = (text: string, query: Record<string, string> = {}) => (view === null ? null : { text, to: thingPath(view, null, item.subject, query) });
@@ -71,7 +73,7 @@ function wordsOf(item: AttentionItem): Pick<NowCard, "title" | "facts" | "points
         facts: item.pause_reasons.map((reason) => reasonText(reason) + (reason.by === null || reason.by === "headgate" ? "" : ` (${reason.by})`)),
         pointsOf: "share of dead letters",
         action: open("Resume…", { do: "resume" }),
-        command: `headgate share-groups --bootstrap-server HOST:PORT --resume --group ${name} --reason REASON`,
+        command: operationCommand("resume", item.subject, gateway),
       };
     case "dead_letters":
       return {
@@ -79,7 +81,7 @@ function wordsOf(item: AttentionItem): Pick<NowCard, "title" | "facts" | "points
         facts: [`${count(item.now)} in the last hour, ${count(item.before)} in the hour before${growthText(item.now, item.before)}`],
         pointsOf: "dead letters a minute",
         action: open("Open the group"),
-        command: `headgate share-groups --bootstrap-server HOST:PORT --describe --group ${name} --circuit-breaker`,
+        command: breakerCommand(item.subject, gateway),
       };
     case "mismatch":
       return {
@@ -87,7 +89,7 @@ function wordsOf(item: AttentionItem): Pick<NowCard, "title" | "facts" | "points
         facts: mismatchFacts(item),
         pointsOf: "",
         action: open("Open its members", { tab: "members" }),
-        command: `headgate streams-groups --bootstrap-server HOST:PORT --describe --group ${name} --tasks`,
+        command: tasksCommand(item.subject, gateway),
       };
     case "lag":
       return {
@@ -127,20 +129,8 @@ function mismatchFacts(item: AttentionItem): string[] {
   if (mismatch === null) return [];
   const kinds = mismatch.topology_count ?? mismatch.topologies.length;
   const head = kinds > 1 ? `Its members run ${count(kinds)} topologies` : "Its members run different topologies";
-  const sides = mismatch.topologies.map((side) => `${members(side.member_count)}${side.refused ? ", refused by the broker," : ""} on ${hostsOf(side.members)}`);
+  const sides = mismatch.topologies.map(sideText);
   return [sides.length === 0 ? `${head}.` : `${head}: ${sides.join("; ")}.`];
-}
-
-function members(number: number): string {
-  return number === 1 ? "1 member" : `${count(number)} members`;
-}
-
-const MOST_HOSTS = 3;
-
-export function hostsOf(found: readonly { host: string | null }[]): string {
-  const hosts = [...new Set(found.flatMap((one) => (one.host === null ? [] : [one.host])))];
-  if (hosts.length === 0) return "unknown hosts";
-  return hosts.length <= MOST_HOSTS ? hosts.join(", ") : `${hosts.slice(0, MOST_HOSTS).join(", ")} and ${hosts.length - MOST_HOSTS} more`;
 }
 
 const OF_HEALTH = {

@@ -5,7 +5,7 @@ import { moved, rangeOf, shareOf, ticks, timeAt } from "./time_line";
 const NOW = 1_794_744_030_123;
 
 function change(at: number, event = "topology_changed", subject = "app"): Change {
-  return { event_id: String(at), event, subject_kind: "application", subject, by: null, at };
+  return { event_id: String(at), event, subject_kind: "application", subject, by: null, at, detail: null };
 }
 
 test("the range ends after now, and stays for a step", () => {

@@ -5,6 +5,7 @@ import type { Health } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { freshness } from "../model/freshness";
 import { shortened } from "../model/format";
+import { searchKeys } from "../model/keys";
 import { type View, viewPath, VIEWS } from "../model/route";
 import { ApplicationsView } from "../views/applications";
 import { ConnectorsView } from "../views/connectors";
@@ -55,7 +56,7 @@ export function App() {
         <button type="button" className="search-button" onClick={() => setIsSearching(true)} aria-label="Search">
           <Icon of="search" />
           <span>Search topics, applications, groups</span>
-          <kbd>⌘K</kbd>
+          <kbd>{searchKeys(navigator.platform)}</kbd>
         </button>
         <span className="space" />
         <FreshnessMark health={health} />

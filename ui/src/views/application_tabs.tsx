@@ -3,8 +3,10 @@
 import type { Mismatch } from "../api/attention_shapes";
 import type { Application, Use } from "../api/shapes";
 import { useResource } from "../api/use_resource";
+import { hostsOf } from "../model/change_text";
+import { tasksCommand } from "../model/commands";
 import { count, printable, shortened } from "../model/format";
-import { hostsOf } from "../model/now_cards";
+import { useGateway } from "../shell/gateway";
 import { Command, Lasting, Notice, ThingLink, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { UsesPanel } from "./uses_panel";
@@ -26,7 +28,7 @@ export function MismatchBanner({ mismatch, name }: { mismatch: Mismatch; name: s
       <p className="muted">
         This lasts <Lasting since={mismatch.since} />. During a roll-out it is expected; afterwards some members still run the old code.
       </p>
-      <Command text={`headgate streams-groups --bootstrap-server HOST:PORT --describe --group ${name} --tasks`} />
+      <Command text={tasksCommand(name, useGateway())} />
     </Notice>
   );
 }

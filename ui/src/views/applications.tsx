@@ -3,11 +3,13 @@
 import { useState } from "react";
 import type { Application, Applications, Topology } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
-import { count, kindWord, printableLines, shellQuoted } from "../model/format";
+import { publishCommand } from "../model/commands";
+import { count, kindWord, printableLines } from "../model/format";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
 import { describedBy, shortVersion } from "../model/topology";
 import { TopologyPicture } from "../map/topology_picture";
+import { useGateway } from "../shell/gateway";
 import { Command, Crumb, Link, Name, Notice, State, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
@@ -59,11 +61,12 @@ function ApplicationList() {
 }
 
 function ApplicationTable({ found, text }: { found: Applications; text: string }) {
+  const gateway = useGateway();
   if (found.applications.length === 0) {
     return text === "" ? (
       <Notice state="unknown" title="No application is known yet">
         <p>Streams applications of Kafka 4.4 describe themselves when they run through the gateway. A text can be published before that:</p>
-        <Command text="headgate topology publish FILE --group GROUP --bootstrap-server HOST:PORT" />
+        <Command text={publishCommand(gateway)} />
       </Notice>
     ) : (
       <Notice state="unknown" title="No application has such a name" />
@@ -150,7 +153,7 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
               </Link>
             ))}
           </nav>
-          {application.state === "ready" && application.data.mismatch !== null ? <MismatchBanner mismatch={application.data.mismatch} name={shellQuoted(name)} /> : null}
+          {application.state === "ready" && application.data.mismatch !== null ? <MismatchBanner mismatch={application.data.mismatch} name={name} /> : null}
           {version !== null && topology.state === "ready" && !topology.data.current ? (
             <Notice state="attention" title="This version does not run any more">
               <p>
@@ -174,10 +177,11 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
 }
 
 function NotDescribed() {
+  const gateway = useGateway();
   return (
     <Notice state="unknown" title="No topology of this application is known">
       <p>It is seen on the wire only: the tab Activity has the topics that it uses. Its text can be published:</p>
-      <Command text="headgate topology publish FILE --group GROUP --bootstrap-server HOST:PORT" />
+      <Command text={publishCommand(gateway)} />
     </Notice>
   );
 }

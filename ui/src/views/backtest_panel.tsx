@@ -5,6 +5,7 @@ import type { Backtest } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { backtestRows, settingCommand } from "../model/backtest";
 import { count, duration, shellQuoted } from "../model/format";
+import { useGateway } from "../shell/gateway";
 import { Command, Message } from "../shell/parts";
 
 const EVERY_MS = 300_000;
@@ -39,6 +40,7 @@ function heading(found: Backtest): string {
 
 function Tested({ found }: { found: Backtest }) {
   const [isShown, setIsShown] = useState(false);
+  const gateway = useGateway();
   const recommended = found.recommended === null ? undefined : found.configs[found.recommended];
   return (
     <>
@@ -83,7 +85,7 @@ function Tested({ found }: { found: Backtest }) {
             Show the command for the recommended setting
           </button>
         ) : null}
-        {recommended !== undefined && isShown ? <Command text={settingCommand(found.group, recommended)} /> : null}
+        {recommended !== undefined && isShown ? <Command text={settingCommand(found.group, recommended, gateway)} /> : null}
       </div>
     </>
   );

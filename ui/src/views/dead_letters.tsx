@@ -3,7 +3,7 @@
 import type { DeadLetters, Episode, Episodes } from "../api/dead_letter_shapes";
 import type { Plans } from "../api/replay_shapes";
 import { useResource } from "../api/use_resource";
-import { episodeAt, planPath } from "../model/dead_letters";
+import { episodeAt, newestOpen, planPath } from "../model/dead_letters";
 import { count, exact, printable } from "../model/format";
 import { thingPath } from "../model/route";
 import { Command, Crumb, Link, Name, Notice } from "../shell/parts";
@@ -52,7 +52,7 @@ function EpisodeList() {
             {data.clusters.length === 0 ? null : (
               <div className="cards">
                 {data.clusters.map((episode) => (
-                  <EpisodeCard key={`${episode.group} ${episode.id}`} episode={episode} mayPlan={mayPlan} />
+                  <EpisodeCard key={`${episode.group} ${episode.id}`} episode={episode} mayPlan={mayPlan} isFirst={episode === newestOpen(data.clusters)} />
                 ))}
               </div>
             )}
@@ -105,7 +105,7 @@ function Letters({ group, episode, at }: { group: string; episode: string | null
         </Link>
       </div>
       {at !== null && episode === null && episodes.state === "ready" && shown === null ? <NoEpisodeThen at={at} /> : null}
-      {shown === null ? null : <EpisodeCard episode={shown} mayPlan={mayPlan} isAlone />}
+      {shown === null ? null : <EpisodeCard episode={shown} mayPlan={mayPlan} isFirst isAlone />}
       {known.length > (shown === null ? 0 : 1) ? <EpisodeTable episodes={known} shown={only} /> : null}
       {plans.state === "ready" && plans.data.plans.length > 0 ? <PlanTable plans={plans.data} /> : null}
       <Resource of={found} what="dead letters">

@@ -4,11 +4,13 @@ import type { Episode } from "../api/dead_letter_shapes";
 import { actionText, episodeState, evidenceLines, letterPointsText, nextCommand, nextStep, verdictText } from "../model/dead_letters";
 import { count, unitsKept } from "../model/format";
 import { thingPath } from "../model/route";
+import { useGateway } from "../shell/gateway";
 import { Command, Lasting, Link, State, ThingLink, Time } from "../shell/parts";
 import { Sparkline } from "./sparkline";
 
-/** `isAlone`: on the page of its group and its letters, which it need not lead to. */
-export function EpisodeCard({ episode, mayPlan, isAlone = false }: { episode: Episode; mayPlan: boolean; isAlone?: boolean }) {
+/** `isAlone`: on the page of its group and its letters, which it need not lead to. `isFirst`: the one to act on. */
+export function EpisodeCard({ episode, mayPlan, isFirst, isAlone = false }: { episode: Episode; mayPlan: boolean; isFirst: boolean; isAlone?: boolean }) {
+  const gateway = useGateway();
   const state = episodeState(episode);
   const step = nextStep(episode, mayPlan);
   return (
@@ -46,7 +48,7 @@ export function EpisodeCard({ episode, mayPlan, isAlone = false }: { episode: Ep
       </div>
       <div className="actions">
         {step === null ? null : (
-          <Link to={step.to} className="button primary">
+          <Link to={step.to} className={isFirst ? "button primary" : "button"}>
             {step.text}
           </Link>
         )}
@@ -55,7 +57,7 @@ export function EpisodeCard({ episode, mayPlan, isAlone = false }: { episode: Ep
             Show the dead letters
           </Link>
         )}
-        <Command text={nextCommand(episode)} />
+        <Command text={nextCommand(episode, gateway)} />
       </div>
     </article>
   );

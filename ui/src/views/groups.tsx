@@ -3,16 +3,19 @@
 import { GroupActionButton } from "../actions/group_action";
 import type { BreakerEvent, ShareGroup, ShareGroupRow, ShareGroups } from "../api/shapes";
 import { useResource } from "../api/use_resource";
+import { breakerOnCommand } from "../model/commands";
 import { lettersPath } from "../model/dead_letters";
 import { count, duration, exact, excerpt, percent, printable } from "../model/format";
-import { groupState, pausedSince, rateChart, reasonText } from "../model/groups";
+import { chartMeanings, groupState, pausedSince, rateChart, reasonText } from "../model/groups";
 import { BreakerWindowPanel } from "../live/breaker_window";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
+import { useGateway } from "../shell/gateway";
 import { Command, Crumb, Lasting, Link, Message, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { BacktestPanel } from "./backtest_panel";
+import { ScaledChart } from "./scaled_chart";
 
 export function GroupsView() {
   const { name, cluster } = useRoute();
@@ -56,7 +59,7 @@ function NoGroups() {
   return (
     <Notice state="unknown" title="There are no share groups">
       <p>A group appears when its first member joins through the gateway. Its breaker is switched on with Kafka's own tool:</p>
-      <Command text="kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type groups --entity-name GROUP --add-config share.group.dlq.circuit.breaker.enable=true" />
+      <Command text={breakerOnCommand(useGateway())} />
     </Notice>
   );
 }
@@ -109,9 +112,13 @@ function Route({ group }: { group: ShareGroupRow }) {
   return group.dlq_topic === null ? <span className="muted">none</span> : <ThingLink kind="topic" name={group.dlq_topic} />;
 }
 
+/** Enough for the marks of an hour with a trip and a resume each minute; the list shows the latest of them. */
+const MOST_EVENTS = 200;
+const MOST_LISTED = 20;
+
 function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
-  const more = cluster === null ? "" : `?cluster=${encodeURIComponent(cluster)}`;
-  const group = useResource<ShareGroup>(`share-groups/${encodeURIComponent(name)}${more}`, 1_000);
+  const more = cluster === null ? "" : `&cluster=${encodeURIComponent(cluster)}`;
+  const group = useResource<ShareGroup>(`share-groups/${encodeURIComponent(name)}?events=${MOST_EVENTS}${more}`, 1_000);
   return (
     <div className="content">
       <div className="heading">
@@ -198,31 +205,32 @@ function Rate({ group }: { group: ShareGroup }) {
     <section className="panel">
       <header>
         <h2>Rate of dead letters</h2>
-        <span className="muted">each minute of the last hour{threshold === null ? "" : `, threshold ${threshold} %`}</span>
+        <span className="muted">share of all records, each minute of the last hour</span>
       </header>
       {group.rates.length === 0 ? (
         <p className="body muted">No record was disposed of in the last hour, or the pipeline has not counted it yet.</p>
       ) : (
-        <figure className="body chart">
-          <svg viewBox={`0 0 ${CHART.width} ${CHART.height}`} preserveAspectRatio="none" role="img" aria-label={`Rate of dead letters of the last hour; last minute ${percent(last?.dlq_rate ?? null)}`}>
+        <div className="body">
+          <ScaledChart
+            size={CHART}
+            top={chart.top}
+            label={`Rate of dead letters of the last hour; last minute ${percent(last?.dlq_rate ?? null)}`}
+            from="1 hour ago"
+            meanings={chartMeanings(chart, threshold)}
+          >
             {chart.bars.map((bar) => (
               <rect key={bar.minute} className={bar.isOver ? "over" : ""} x={bar.x} width={bar.width} y={CHART.height - bar.height} height={bar.height}>
                 <title>{`${exact(bar.minute)} ${bar.title}`}</title>
               </rect>
             ))}
             {chart.threshold === null ? null : <line className="threshold" x1={0} x2={CHART.width} y1={chart.threshold} y2={chart.threshold} />}
-            {chart.marks.map(({ x, event }) => (
-              <line key={event.event_id} className={event.event} x1={x} x2={x} y1={0} y2={CHART.height}>
-                <title>{`${exact(event.at)} ${event.event}`}</title>
+            {chart.marks.map(({ x, event, shape }) => (
+              <line key={event.event_id} className={shape} x1={x} x2={x} y1={0} y2={CHART.height}>
+                <title>{`${exact(event.at)} ${event.event.replaceAll("_", " ")}`}</title>
               </line>
             ))}
-          </svg>
-          <figcaption>
-            <span>1 hour ago</span>
-            <span>top: {Math.round(chart.top)} %</span>
-            <span>now</span>
-          </figcaption>
-        </figure>
+          </ScaledChart>
+        </div>
       )}
     </section>
   );
@@ -286,13 +294,13 @@ function Events({ group, events, isPaused }: { group: string; events: BreakerEve
     <section className="panel">
       <header>
         <h2>Events</h2>
-        <span className="muted">the latest first</span>
+        <span className="muted">{events.length > MOST_LISTED ? `the latest ${MOST_LISTED}` : "the latest first"}</span>
       </header>
       {events.length === 0 ? (
         <p className="body muted">{isPaused ? "The pipeline has not written the events of this group yet." : "No pause or resume of this group is in the tables."}</p>
       ) : (
         <ul className="list body">
-          {events.map((event) => (
+          {events.slice(0, MOST_LISTED).map((event) => (
             <li key={event.event_id}>
               <State of={EVENT_STATES[event.event] ?? "unknown"}>{event.event.replaceAll("_", " ")}</State>
               <span className="grow">

@@ -3,9 +3,12 @@
 import type { Attention, Cause, NewGap } from "../api/attention_shapes";
 import type { Changes, Health, Leader } from "../api/shapes";
 import { useResource } from "../api/use_resource";
+import { detailText } from "../model/change_text";
 import { count, exact, excerpt, percent, printable, unitsKept } from "../model/format";
 import type { Loaded } from "../model/loaded";
+import { thingPath } from "../model/route";
 import { type NowCard, nowCards, sinceText, summaryParts, watchedText } from "../model/now_cards";
+import { useGateway } from "../shell/gateway";
 import { Command, Link, Message, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { Sparkline } from "./sparkline";
@@ -45,7 +48,7 @@ function Summary({ attention }: { attention: Attention }) {
 }
 
 function Cards({ attention, health, leader }: { attention: Attention; health: Health | null; leader: Leader | null }) {
-  const cards = nowCards({ items: attention.items, health, leader });
+  const cards = nowCards({ items: attention.items, health, leader, gateway: useGateway() });
   const stopped = cards.filter((card) => card.state === "stopped").length;
   return (
     <>
@@ -137,24 +140,43 @@ function Gaps({ gaps }: { gaps: NewGap[] }) {
 function Before({ causes, leftOut }: { causes: Cause[]; leftOut: number }) {
   if (causes.length === 0) return null;
   return (
-    <p className="muted">
-      Changed before:{" "}
-      {causes.map((cause, place) => (
-        <span key={`${cause.what} ${cause.subject ?? ""} ${cause.at} ${place}`}>
-          {place === 0 ? "" : "; "}
-          <ThingLink kind={linkKind(cause.subject_kind)} name={cause.subject} /> {words(cause.what)}
-          {cause.topic === null ? null : (
-            <>
-              {" "}
-              (<ThingLink kind="topic" name={cause.topic} />)
-            </>
-          )}{" "}
-          <Time at={cause.at} />
-          {cause.likelihood === "high" ? <span className="tag after">likely cause</span> : null}
+    <div className="before muted">
+      <span>Changed before: </span>
+      <ul>
+        {causes.map((cause, place) => (
+          <li key={`${cause.what} ${cause.subject ?? ""} ${cause.at} ${place}`}>
+            <ThingLink kind={linkKind(cause.subject_kind)} name={cause.subject} /> <Change event={cause.what} kind={cause.subject_kind} subject={cause.subject} detail={cause.detail} between=": " />
+            {cause.topic === null ? null : (
+              <>
+                {" "}
+                (<ThingLink kind="topic" name={cause.topic} />)
+              </>
+            )}
+            {", "}
+            <Time at={cause.at} />
+            {cause.likelihood === "high" ? <span className="tag after">likely cause</span> : null}
+          </li>
+        ))}
+        {leftOut === 0 ? null : <li>and {count(leftOut)} more</li>}
+      </ul>
+    </div>
+  );
+}
+
+/** What happened, and what it was. Two versions of a topology are side by side in the view of the application. */
+function Change({ event, kind, subject, detail, between }: { event: string; kind: string; subject: string | null; detail: unknown; between: string }) {
+  const text = detailText(event, detail);
+  const hasVersions = event === "topology_changed" && kind === "application" && subject !== null;
+  return (
+    <>
+      <span className="what">{hasVersions ? <Link to={thingPath("apps", null, subject, { tab: "versions" })}>{words(event)}</Link> : words(event)}</span>
+      {text === "" ? null : (
+        <span className="muted">
+          {between}
+          {unitsKept(text)}
         </span>
-      ))}
-      {leftOut === 0 ? "" : ` and ${count(leftOut)} more`}
-    </p>
+      )}
+    </>
   );
 }
 
@@ -245,8 +267,10 @@ function Recent({ changes }: { changes: Loaded<Changes> }) {
                   <td>
                     <ThingLink kind={linkKind(change.subject_kind)} name={change.subject} />
                   </td>
-                  <td>{words(change.event)}</td>
-                  <td className="muted narrow-hide">{excerpt(change.by ?? "")}</td>
+                  <td className="change">
+                    <Change event={change.event} kind={change.subject_kind} subject={change.subject} detail={change.detail} between=" " />
+                  </td>
+                  <td className="muted narrow-hide">{excerpt(change.by ?? "", 60)}</td>
                 </tr>
               ))}
             </tbody>

@@ -3,7 +3,9 @@
 import { useState } from "react";
 import { type Parsed, parseTopology } from "../api/parse_topology";
 import { TopologyPicture } from "../map/topology_picture";
+import { publishCommand } from "../model/commands";
 import { count, printable } from "../model/format";
+import { useGateway } from "../shell/gateway";
 import { Command, Crumb, Notice } from "../shell/parts";
 import { Outline } from "./topology_outline";
 
@@ -68,6 +70,7 @@ export function PasteTopology() {
 }
 
 function Shown({ parsed }: { parsed: Parsed }) {
+  const gateway = useGateway();
   return (
     <>
       {parsed.findings.length === 0 ? (
@@ -75,7 +78,7 @@ function Shown({ parsed }: { parsed: Parsed }) {
           <p className="muted">
             Content hash <code>{parsed.hash.slice(0, 19)}</code>. To keep it as a version of an application, before it runs:
           </p>
-          <Command text="headgate topology publish FILE --group GROUP --bootstrap-server HOST:PORT" />
+          <Command text={publishCommand(gateway)} />
         </Notice>
       ) : (
         <Notice state="attention" title={`${count(parsed.findings.length)} ${parsed.findings.length === 1 ? "flaw" : "flaws"}`}>

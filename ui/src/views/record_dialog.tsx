@@ -6,14 +6,17 @@ import { ActionDialog } from "../actions/dialog";
 import { send, type Sent } from "../actions/send";
 import type { DeadLetter } from "../api/dead_letter_shapes";
 import type { RecordBytes, ShownRecord } from "../api/replay_shapes";
-import { bytes, count, exact, printable, shellQuoted } from "../model/format";
+import { readRecordCommand } from "../model/commands";
+import { bytes, count, exact, printable } from "../model/format";
 import { hexRows, prettyText, sizeText } from "../model/record_bytes";
+import { useGateway } from "../shell/gateway";
 import { Command, Message, Name, Notice } from "../shell/parts";
 
 export function RecordDialog({ group, letter, onClose }: { group: string; letter: DeadLetter; onClose: () => void }) {
   const [isSending, setIsSending] = useState(false);
   const [found, setFound] = useState<Sent<ShownRecord> | null>(null);
   const operator = useOperator();
+  const gateway = useGateway();
   const topic = letter.topic ?? "";
 
   async function submit(event: FormEvent): Promise<void> {
@@ -55,7 +58,7 @@ export function RecordDialog({ group, letter, onClose }: { group: string; letter
                 </Notice>
               ) : null}
               <p className="muted">The same with Kafka's own tool:</p>
-              <Command text={`kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic ${shellQuoted(topic)} --partition ${letter.partition} --offset ${letter.offset} --max-messages 1`} />
+              <Command text={readRecordCommand({ ...letter, topic }, gateway)} />
             </>
           ) : (
             <Content of={record} />
