@@ -258,12 +258,17 @@ def read_call(request: RequestFrame) -> AlterConfigsCall:
 
 
 class BrokerRequests:
-    """Sends parts of a call to the broker, on the client's connection; `throttle_ms` is the longest throttle time."""
+    """Sends parts of a call to the broker, on the client's connection."""
 
     def __init__(self, call: AlterConfigsCall, session: Session) -> None:
         self._call = call
         self._session = session
-        self.throttle_ms = 0
+        self._throttle_ms = 0
+
+    @property
+    def throttle_ms(self) -> int:
+        """The longest throttle time, also of other requests of the gateway on this connection."""
+        return max(self._throttle_ms, self._session.throttle_ms)
 
     async def send(
         self, resources: Sequence[IncrementalAlterConfigsResource], *, validate_only: bool
@@ -277,7 +282,7 @@ class BrokerRequests:
         else:
             new = IncrementalAlterConfigsRequest(resources=tuple(resources), validate_only=validate_only)
             answer = await self._session.call(new, version, deadline=_CALL_S)
-        self.throttle_ms = max(self.throttle_ms, answer.throttle_time_ms)
+        self._throttle_ms = max(self._throttle_ms, answer.throttle_time_ms)
         return {(one.resource_type, one.resource_name): one for one in answer.responses}
 
 

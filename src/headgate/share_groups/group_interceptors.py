@@ -85,8 +85,9 @@ class ShareGroupDescribeInterceptor(
         self,
         message: ShareGroupDescribeResponse,
         context: frozenset[str],
-        session: Session,  # noqa: ARG002
+        session: Session,
     ) -> ShareGroupDescribeResponse | Coroutine[Any, Any, ShareGroupDescribeResponse]:
+        message = replace(message, throttle_time_ms=max(message.throttle_time_ms, session.throttle_ms))
         if len(message.groups) > A_STEP:
             return self._add_in_steps(message, context)
         return replace(message, groups=tuple(self._shown(one, context) for one in message.groups))
@@ -140,7 +141,9 @@ class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequ
         if not self._service.is_opening and not self._service.may_be_refused(group):
             return Forward()
         version = request.api_version
-        return Hold(self._check(group, version, session), _START_S, _refused(TRY_AGAIN, TRY_AGAIN.text, version))
+        return Hold(
+            self._check(group, version, session), _START_S, _refused(TRY_AGAIN, TRY_AGAIN.text, version, session)
+        )
 
     async def _check(self, group: str, version: ApiVersion, session: Session) -> Outcome[None]:
         if self._service.is_opening:
@@ -156,8 +159,8 @@ class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequ
                 return Forward()
             text = await self._shown(refusal, session)
         except ClusterError:  # a client can make its own connection slow, so it does not join for that
-            return _refused(TRY_AGAIN, TRY_AGAIN.text, version)
-        return _refused(refusal, text, version)
+            return _refused(TRY_AGAIN, TRY_AGAIN.text, version, session)
+        return _refused(refusal, text, version, session)
 
     async def _shown(self, refusal: StartRefusal, session: Session) -> str:
         """The error message, which names no group that the client may not describe."""
@@ -167,5 +170,8 @@ class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequ
         return refusal.anonymous_text if code == ErrorCode.GROUP_AUTHORIZATION_FAILED else refusal.text
 
 
-def _refused(refusal: StartRefusal, text: str, version: ApiVersion) -> Answer:
-    return Answer(encode(ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=text), version))
+def _refused(refusal: StartRefusal, text: str, version: ApiVersion, session: Session) -> Answer:
+    response = ShareGroupHeartbeatResponse(
+        throttle_time_ms=session.throttle_ms, error_code=refusal.code, error_message=text
+    )
+    return Answer(encode(response, version))

@@ -30,7 +30,7 @@ from headgate.proxy.interceptor import (
 from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.model.group_status import STATUS_TAG
 from headgate.topologies.service import TopologyService
-from headgate.topologies.streams_api import broker_version, outline
+from headgate.topologies.streams_api import broker_version, outline, with_throttle
 from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
@@ -88,20 +88,21 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
             return Hold(run_off_loop(lambda: _converted(request, to_broker)), _MARGIN_S)
         return _converted(request, to_broker)
 
-    def on_response(self, response: ResponseFrame, context: _DescribeContext, session: Session) -> OnResponse:  # noqa: ARG002
+    def on_response(self, response: ResponseFrame, context: _DescribeContext, session: Session) -> OnResponse:
         is_plain = not context.include_descriptions and not context.include_status
         if is_plain and len(response.body) <= SMALL_BYTES:
             message = decode(StreamsGroupDescribeResponse, response.api_version, response.body)
-            return Rewritten(encode(message, context.version))
-        return Hold(self._respond(response, context), _TIMEOUT_S + _MARGIN_S)
+            return Rewritten(with_throttle(encode(message, context.version), session.throttle_ms))
+        return Hold(self._respond(response, context, session), _TIMEOUT_S + _MARGIN_S)
 
-    async def _respond(self, response: ResponseFrame, context: _DescribeContext) -> ResponseOutcome:
+    async def _respond(self, response: ResponseFrame, context: _DescribeContext, session: Session) -> ResponseOutcome:
         message = await run_off_loop(lambda: decode(StreamsGroupDescribeResponse, response.api_version, response.body))
         if context.include_descriptions:
             message = replace(message, groups=await self._with_descriptions(message.groups))
         if context.include_status:
             message = replace(message, groups=await map_in_steps(self._with_status, message.groups))
-        return Rewritten(await run_off_loop(lambda: encode(message, context.version)))
+        body = await run_off_loop(lambda: encode(message, context.version))
+        return Rewritten(with_throttle(body, session.throttle_ms))
 
     def _with_status(self, group: DescribedStreamsGroup) -> DescribedStreamsGroup:
         """A group with an error gets none: the broker has not found that the client may describe it."""

@@ -119,6 +119,7 @@ class BrokerRules:
     responds: asyncio.Event = field(default_factory=asyncio.Event)  # to changes that are not only validated
     silent: set[str] = field(default_factory=set)  # groups whose change has no result
     throttle_ms: int = 0
+    metadata_throttle_ms: int = 0
     asked: list[Request] = field(default_factory=list)
 
     def answer(self, asked: Request) -> Message | None:
@@ -127,7 +128,8 @@ class BrokerRules:
             names = decode(MetadataRequest, asked.version, asked.body)
             assert not names.allow_auto_topic_creation
             assert names.include_topic_authorized_operations
-            return MetadataResponse(topics=tuple(self._topic(one.name or "") for one in names.topics or ()))
+            topics = tuple(self._topic(one.name or "") for one in names.topics or ())
+            return MetadataResponse(throttle_time_ms=self.metadata_throttle_ms, topics=topics)
         if asked.key == INCREMENTAL_ALTER_CONFIGS:
             new = decode(IncrementalAlterConfigsRequest, asked.version, asked.body)
             results = tuple(

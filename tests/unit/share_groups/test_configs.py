@@ -221,6 +221,15 @@ async def test_ours_and_the_brokers_in_one_resource(key: int, version: int) -> N
 
 
 @every_version
+async def test_the_throttle_time_of_a_question_about_topics_reaches_the_client(key: int, version: int) -> None:
+    async with playing() as it:
+        it.rules.throttle_ms, it.rules.metadata_throttle_ms = 17, 600_000
+        message = altering(key, resource("g", (DLQ_TOPIC, SET, "dlq.there")))
+        answer: Any = await it.ask(key, version, message)
+        assert 300_000 <= answer.throttle_time_ms <= 600_000
+
+
+@every_version
 async def test_answers_come_in_the_order_asked_and_others_go_on_as_they_are(key: int, version: int) -> None:
     async with playing() as it:
         it.rules.throttle_ms = 17

@@ -51,12 +51,13 @@ def shared_topics(it: Scene) -> dict[str, float]:
     return {labels[0]: value for (name, labels), value in it.service.samples().items() if name == SHARED[0]}
 
 
-async def proves(it: Scene, code: int, group: str = "sg") -> None:
+async def proves(it: Scene, code: int, group: str = "sg", *, throttle_ms: int = 0) -> None:
     it.broker.code = None
     probe = await it.broker.request()
     assert probe.key == HEARTBEAT
     assert decode(HeartbeatRequest, probe.version, probe.body).group_id == group
-    await it.broker.send(probe.answer(encode(HeartbeatResponse(error_code=code), probe.version)))
+    answer = HeartbeatResponse(throttle_time_ms=throttle_ms, error_code=code)
+    await it.broker.send(probe.answer(encode(answer, probe.version)))
 
 
 async def proves_describe(it: Scene, code: int = 0) -> None:
@@ -85,6 +86,16 @@ async def test_a_join_in_conflict_is_refused_with_the_text_and_an_event(member: 
         assert await it.broker.is_quiet(), "the broker never hears of it"
         assert it.events("isolation_conflict") == [{"dlq_topic": "dlq.a", "registered_by": "first"}]
         assert it.service.samples()[SHARED] == 2
+
+
+async def test_a_refused_join_has_the_throttle_time_of_the_gateways_own_request() -> None:
+    async with scene() as it:
+        in_conflict(it)
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        await proves(it, UNKNOWN_MEMBER, throttle_ms=600_000)
+        await proves_describe(it)
+        body = body_of(await it.client.frame(), SHARE_HEARTBEAT, VERSION)
+        assert 300_000 <= decode(ShareGroupHeartbeatResponse, VERSION, body).throttle_time_ms <= 600_000
 
 
 async def test_the_text_does_not_name_a_group_that_the_client_may_not_describe() -> None:

@@ -35,7 +35,7 @@ def group(name: str, *, code: int = 0, tags: tuple[tuple[int, bytes], ...] = ())
     return DescribedShareGroup(group_id=name, error_code=code, members=members, unknown_tags=tags)
 
 
-async def proves_describe_configs(it: Scene, denied: Collection[str] = ()) -> tuple[str, ...]:
+async def proves_describe_configs(it: Scene, denied: Collection[str] = (), *, throttle_ms: int = 0) -> tuple[str, ...]:
     """The broker says of which groups the client may read the configs; returns the groups that it was asked about."""
     probe = await it.broker.request()
     assert probe.key == DESCRIBE_CONFIGS
@@ -49,7 +49,8 @@ async def proves_describe_configs(it: Scene, denied: Collection[str] = ()) -> tu
         )
         for one in reversed(asked)
     )
-    await it.broker.send(probe.answer(encode(DescribeConfigsResponse(results=results), probe.version)))
+    answer = DescribeConfigsResponse(throttle_time_ms=throttle_ms, results=results)
+    await it.broker.send(probe.answer(encode(answer, probe.version)))
     return tuple(one.resource_name for one in asked)
 
 
@@ -85,6 +86,18 @@ async def test_managed_groups_have_their_status_in_a_tagged_field() -> None:
         assert status(other) == expected(it, "paused")
         assert plain == group("plain")
         assert one.members == group("x").members
+
+
+@pytest.mark.parametrize("count", [1, A_STEP + 1])
+async def test_the_throttle_time_of_the_question_about_rights_reaches_the_client(count: int) -> None:
+    names = ("set", *(f"g{number}" for number in range(count - 1)))
+    async with scene() as it:
+        it.set("set", {THRESHOLD_PERCENT: "30"})
+        await it.client.send(request(SHARE_DESCRIBE, VERSION, ShareGroupDescribeRequest(group_ids=names)))
+        await proves_describe_configs(it, throttle_ms=600_000)
+        await it.broker.reply(ShareGroupDescribeResponse(throttle_time_ms=3, groups=tuple(map(group, names))))
+        got = decode(ShareGroupDescribeResponse, VERSION, body_of(await it.client.frame(), SHARE_DESCRIBE, VERSION))
+        assert 300_000 <= got.throttle_time_ms <= 600_000
 
 
 async def test_tags_stay_in_order_and_one_of_another_gateway_is_replaced() -> None:

@@ -13,16 +13,19 @@ from headgate.wire.messages.groups import (
     JoinGroupRequest,
     JoinGroupResponse,
 )
+from headgate.wire.messages.streams import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from tests.support.fake_upstream import body_of, request
 from tests.unit.proxy.stage import until
 from tests.unit.topologies.scene import (
     DELETE,
+    DESCRIBE,
     HEARTBEAT,
     JOIN_GROUP,
     OFFSET_DELETE,
     UNKNOWN_MEMBER,
     Scene,
     beating,
+    described,
     fine,
     pushed,
     scene,
@@ -108,3 +111,17 @@ async def test_the_heartbeat_after_a_describe_of_the_gateway(statuses: tuple[int
         await until(lambda: it.service.current_epoch("g") == 0)
         _, second = await it.heartbeat(beating(), fine(statuses=statuses))
         assert second.throttle_time_ms in LEFT
+
+
+@pytest.mark.parametrize("descriptions", [False, True])  # the first is converted at once
+@pytest.mark.parametrize("own_ms", [5, 2 * THROTTLE_MS])
+async def test_a_describe_after_one_of_the_gateway_has_the_longer_one(descriptions: bool, own_ms: int) -> None:
+    async with scene() as it:
+        await it.heartbeat(beating())
+        await it.describes(throttle_ms=THROTTLE_MS)
+        await until(lambda: it.service.current_epoch("g") == 0)
+        message = StreamsGroupDescribeRequest(group_ids=("g",), include_topology_description=descriptions)
+        await it.client.send(request(DESCRIBE, 1, message, correlation_id=7))
+        await it.broker.reply(StreamsGroupDescribeResponse(throttle_time_ms=own_ms, groups=(described(),)))
+        response = decode(StreamsGroupDescribeResponse, 1, body_of(await it.client.frame(), DESCRIBE, 1))
+        assert response.throttle_time_ms in (LEFT if own_ms < THROTTLE_MS else (own_ms,))
