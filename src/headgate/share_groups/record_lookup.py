@@ -55,15 +55,25 @@ class _GroupCopies:
         insort(self.bases.setdefault(key[:2], []), key[2])
         self.bytes += len(raw) + _OVERHEAD
 
-    def drop_first(self) -> int:
-        """Returns the bytes that are free now."""
-        key, raw = self.batches.popitem(last=False)
-        bases = self.bases[key[:2]]
-        bases.remove(key[2])
-        if not bases:
-            del self.bases[key[:2]]
-        self.bytes -= len(raw) + _OVERHEAD
-        return len(raw) + _OVERHEAD
+    def drop_oldest(self, wanted: int) -> int:
+        """Drop at least one batch and at least this many bytes; returns the bytes that are free now."""
+        freed = 0
+        dropped: dict[tuple[bytes, int], list[int]] = {}
+        while self.batches and (not freed or freed < wanted):
+            key, raw = self.batches.popitem(last=False)
+            dropped.setdefault(key[:2], []).append(key[2])
+            freed += len(raw) + _OVERHEAD
+        for place, gone in dropped.items():  # one change of each list: it moves all that lies behind
+            bases = self.bases[place]
+            if bases[: len(gone)] == gone:  # the usual case: fetched in the order of the log
+                del bases[: len(gone)]
+            else:
+                out = set(gone)
+                bases[:] = [base for base in bases if base not in out]
+            if not bases:
+                del self.bases[place]
+        self.bytes -= freed
+        return freed
 
 
 class RecordCopies:
@@ -123,9 +133,7 @@ class RecordCopies:
         while self.bytes > least:
             group, largest = max(self._groups.items(), key=lambda one: one[1].bytes)
             share = least // len(self._groups)
-            self.bytes -= largest.drop_first()
-            while self.bytes > least and largest.bytes > share:
-                self.bytes -= largest.drop_first()
+            self.bytes -= largest.drop_oldest(min(self.bytes - least, largest.bytes - share))
             if not largest.batches:
                 del self._groups[group]
 
