@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -15,6 +17,7 @@ from tests.support.share_scene import (
     DLQ_TOPIC,
     MINIMUM,
     PAUSE,
+    RESUME,
     THRESHOLD,
     WINDOW,
     ShareScene,
@@ -94,6 +97,62 @@ def test_a_trip_appears_without_reload_and_a_resume_in_the_page_lets_the_consume
     assert operation["detail"]["reason"] == "the downstream is back"
     [resumed] = scene.events(group, "resumed")
     assert resumed["detail"]["reason"] == "the downstream is back"
+
+
+# Every state of the row that the page has shown, with the time at which it was in the document.
+WATCH_ROW = """group => {
+  window.shown = [];
+  const look = () => {
+    const rows = [...document.querySelectorAll("tbody tr")];
+    const text = rows.find(row => row.cells[0].textContent === group)?.querySelector(".state")?.textContent;
+    if (text !== undefined && text !== window.shown.at(-1)?.text) window.shown.push({ text, at: Date.now() });
+  };
+  look();
+  new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+}"""
+SHOWN_WITHIN_MS = 1_000
+
+
+def test_trips_pauses_and_resumes_are_shown_within_a_second_of_the_decision(
+    page: Page, scene: ShareScene, brake_web: Web
+) -> None:
+    """The median of twelve, because the machine does other things too; the list of groups asks by itself every 30 s."""
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, BREAKER: "true", THRESHOLD: "20", MINIMUM: "20", WINDOW: "10000"})
+    page.goto(f"{brake_web.url}/groups")
+    row = page.get_by_role("row", name=group)
+    expect(row).to_contain_text("running")
+    wait_until_live(page)
+    page.evaluate(WATCH_ROW, group)
+    decided: list[int] = []
+
+    def expect_stop(text: str) -> None:
+        expect(row).to_contain_text(text)
+        [reason] = brake_web.call("GET", f"/api/v1/share-groups/{group}")[1]["pause_reasons"]
+        decided.append(reason["since"])
+
+    def resume() -> None:
+        scene.configure(group, {RESUME: "tested"})
+        expect(row).to_contain_text("running")
+        until(lambda: len(scene.events(group, "resumed")) > len(decided) // 2)
+        decided.append(scene.events(group, "resumed")[-1]["at"])
+
+    for _ in range(3):
+        scene.configure(group, {PAUSE: "tested"})
+        expect_stop("paused")
+        resume()
+    with LibrdkafkaMember(scene.clients, group, [topic]) as member:
+        for _ in range(3):
+            scene.send(topic, ["R:", "A:"] * 20)
+            expect_stop("paused by its breaker")
+            resume()
+    assert member.errors == []
+    shown: list[dict[str, Any]] = page.evaluate("window.shown.slice(1)")
+    stops = ["●stopped: paused"] * 3 + ["●stopped: paused by its breaker"] * 3
+    assert [one["text"] for one in shown[::2]] == stops
+    late = [one["at"] - at for one, at in zip(shown, decided, strict=True)]
+    assert median(late) < SHOWN_WITHIN_MS, late
+    assert min(late) > -SHOWN_WITHIN_MS, f"the times do not belong together: {late}"
 
 
 def test_health_shows_the_workers_of_the_gateway_and_the_one_that_leads(page: Page, brake_web: Web) -> None:
