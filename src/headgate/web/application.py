@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as RouteError
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import headgate
@@ -68,6 +69,7 @@ def make_application(
     app.add_exception_handler(RouteError, _on_route_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_argument)
     app.add_exception_handler(ClusterError, _on_cluster_error)
+    app.add_exception_handler(ClientDisconnect, _on_unfinished_body)
     app.add_exception_handler(Exception, _on_unexpected_error)
     app.include_router(connect_router(clusters, access))
     app.include_router(connectors_router(clusters, wire, access, None if tables is None else _estate_source(tables)))
@@ -211,6 +213,11 @@ async def _on_invalid_argument(_: Request, error: Exception) -> JSONResponse:
 
 async def _on_cluster_error(_: Request, error: Exception) -> JSONResponse:
     return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+
+async def _on_unfinished_body(_: Request, __: Exception) -> JSONResponse:
+    """For no one: its client is gone, which is no error of this process."""
+    return _error(HTTPStatus.BAD_REQUEST, "The connection ended before the body was whole")
 
 
 async def _on_unexpected_error(_: Request, __: Exception) -> JSONResponse:

@@ -24,6 +24,7 @@ from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.audit import AuditWriter
 from headgate.web.breaker_statuses import BreakerStatuses
+from headgate.web.client_connections import BoundedProtocol, ClientConnections, ClientLimits
 from headgate.web.connectors import ConnectCluster, problems
 from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.live_sources import LiveSources
@@ -39,24 +40,43 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_MOST_CONNECTIONS: Final = 500
 _SHUTDOWN_S: Final = 5
 _BACKLOG: Final = 128
+_LIMITS: Final = ClientLimits()
 
 
 class _UvicornServer(uvicorn.Server):
-    """The command handles signals."""
+    """Serves `listener` with bounded connections; the command handles signals."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, limits: ClientLimits) -> None:
+        super().__init__(config)
+        self._listener = listener
+        self._limits = limits
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - it opens none
+        await super().startup(sockets=[])
+        clients = ClientConnections(self._limits)
+        is_tls = self.config.ssl is not None
+        server = await asyncio.get_running_loop().create_server(
+            lambda: BoundedProtocol(self.config, self.server_state, self.lifespan.state, clients),
+            sock=self._listener,
+            ssl=self.config.ssl,
+            ssl_handshake_timeout=self._limits.head_s if is_tls else None,
+            backlog=_BACKLOG,
+        )
+        self.servers.append(server)
+
 
 class WebServer:
     """Created on its event loop; it serves while `running`."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, limits: ClientLimits = _LIMITS) -> None:
         self._config = config
+        self._limits = limits
         self._listener: socket.socket | None = None
         self._clients = clients_of(config)
         # Without a config topic: resetting deleted connectors is left to Connect and to gateways with `record`.
@@ -143,7 +163,8 @@ class WebServer:
             statuses=statuses,
             replays=replays,
         )
-        server = _UvicornServer(_settings(self._config, application))
+        settings = _settings(self._config, application, self._limits)
+        server = _UvicornServer(settings, self._listener, self._limits)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._clients.close)
             stack.push_async_callback(audit.close)
@@ -166,7 +187,7 @@ class WebServer:
             if topics is not None:
                 topics.start()
                 stack.push_async_callback(topics.close)
-            serving = asyncio.create_task(server.serve(sockets=[self._listener]))
+            serving = asyncio.create_task(server.serve())
             try:
                 await _wait_started(server, serving)
                 yield
@@ -203,18 +224,17 @@ class WebServer:
         return ReplayService.of(self._config, self._clients, tables, audit.write, SystemClock(), logins)
 
 
-def _settings(config: Config, application: object) -> uvicorn.Config:
+def _settings(config: Config, application: object, limits: ClientLimits) -> uvicorn.Config:
     web = config.web
     settings = uvicorn.Config(
         application,  # type: ignore[arg-type]  # uvicorn's own type of an ASGI application is narrower than Starlette's
-        http="h11",
         ws="none",
         lifespan="off",
         access_log=False,
         log_config=None,
         proxy_headers=False,  # the address of the client is never taken from a header
         server_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=limits.connections + 1,  # it counts the connection that asks
         timeout_graceful_shutdown=_SHUTDOWN_S,
         ssl_certfile=web.tls_cert,
         ssl_keyfile=web.tls_key,

@@ -48,7 +48,8 @@ from headgate.topologies import delete_interceptor, describe_interceptor, heartb
 from headgate.topologies.model import group_members, push_rate, topology_mismatches, topology_pictures
 from headgate.topologies.older_clients import assignment_recorder, classic_interceptor
 from headgate.topologies.tasks import group_tasks, task_watch
-from headgate.web import live_feed, operations, operator_requests, record_view
+from headgate.web import client_connections, live_feed, operations, operator_requests, record_view
+from headgate.web.api import estate_tables
 from headgate.web.replay_runs import supervisor
 from headgate.wire import splice, walk
 from tests.support import hostile_campaign
@@ -147,6 +148,11 @@ def size(number: int) -> str:
         f"{fact_reader.FactReader.look_s:g} s: the id and the first offset of the topic are compared",
         f"{fact_reader.FactReader.look_s:g} s: the first offsets of all partitions are compared",
         f"others take it over after {pipeline_lock.EXPIRES_S:g} s",
+        f"{client_connections.MOST} connections are served, {client_connections.MOST_OF_ONE_ADDRESS} of one address",
+        f"{client_connections.HEAD_S:g} s for a handshake or the head of a request, ",
+        f"{client_connections.BODY_S:g} s for its body, {client_connections.UNREAD_S:g} s without reading",
+        f"{'four' if estate_tables._THREADS == 4 else '?'} threads, {estate_tables._MOST_WAITING} requests and",
+        f"requests and {estate_tables._MOST_LOADS} loads of graphs wait",
         f"{operations._MOST_OF_ONE} failed logins a minute over operations of all kinds",
         f"over operations of all kinds, {operations._MOST} of all callers",
         f"{operations._MOST_OF_ONE} operations a minute of each kind ({record_view._MOST_OF_ONE} views of records)",
