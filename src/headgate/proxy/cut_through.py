@@ -12,9 +12,12 @@ from headgate.base.errors import WireError
 from headgate.proxy.routes import Route
 from headgate.wire import frames
 from headgate.wire.splice import Lookup
-from headgate.wire.walk import Walker
+from headgate.wire.walk import Walker, plain_mask
 
 _LARGEST_TAIL: Final = 1024 * 1024
+_LARGEST_PLAIN: Final = 512  # bytes of a response whose mask is kept: comparing it costs less than walking it
+# Of one route: what has these lengths depends on clients, who choose names. Under 100 KB.
+MOST_PLAIN_LENGTHS: Final = 64
 
 
 class CutThrough:
@@ -70,15 +73,26 @@ class CutThrough:
 
 
 def with_own_addresses(frame: memoryview, route: Route, lookup: Lookup) -> bytes | None:
-    """A whole response with the addresses in its tail replaced; None when there are none."""
+    """A whole response with the addresses in its tail replaced; None when there are none.
+
+    Small responses repeat: of one without addresses `plain_mask` is kept, and the next of its kind is not walked.
+    """
+    size = len(frame)
+    plain = route.plain_responses.get(size)
+    if plain is not None and int.from_bytes(frame) & plain[0] == plain[1]:
+        return None
     assert route.tail_program is not None
-    walker = Walker(route.tail_program, len(frame) - 4)
-    at = walker.feed(frame, 4, len(frame))
+    walker = Walker(route.tail_program, size - 4)
+    if plain is None and size <= _LARGEST_PLAIN and len(route.plain_responses) < MOST_PLAIN_LENGTHS:
+        walker.lengths = []
+    at = walker.feed(frame, 4, size)
     if not walker.at_tail:
         raise WireError(f"a {route.name} response that ends before its last field")
     tail = frame[at:]
     changed = route.tail_splice(tail, lookup, keep_length=False)
     if changed == tail:
+        if (learned := plain_mask(walker, frame, at)) is not None:
+            route.plain_responses[size] = learned
         return None
     route.spliced_calls += 1
     return frames.frame(frame[4:at], changed)

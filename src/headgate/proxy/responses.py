@@ -212,9 +212,10 @@ class ResponseStream:
                     self._emit(view[begin:pos])
                     self._emit(changed)
                     begin = end
-                self._show(view[pos:end])
+                if purpose is not None:
+                    self._show(view[pos:end])
+                    self._finish()
                 pos = end
-                self._finish()
             elif length <= _SMALL_ANSWER:
                 self._emit(view[begin:pos])
                 pos = begin = self._begin_gathering(view, pos, end, size)

@@ -50,6 +50,7 @@ class Route:
         "opened_calls",
         "passes_large",
         "passes_unproved",
+        "plain_responses",
         "prefilter",
         "prefilter_of_large",
         "spliced_calls",
@@ -88,6 +89,8 @@ class Route:
         )
         first, response_class, self.tail_splice = _TAILS.get(api_key, _NO_TAIL)
         self.tail_program = response_program(response_class, api_version) if api_version >= first else None
+        # By length: how to know small responses without addresses (`cut_through.with_own_addresses`).
+        self.plain_responses: dict[int, tuple[int, int]] = {}
         self.calls = 0
         self.opened_calls = 0
         self.spliced_calls = 0

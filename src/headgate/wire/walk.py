@@ -33,6 +33,7 @@ _ARRAYS = frozenset((_ARRAY_I32, _ARRAY_COMPACT, _ARRAY_TAGS))
 _I16 = Packed(">h").unpack_from
 _I32 = Packed(">i").unpack_from
 _LONGEST_FIELD_START = 10  # two varints
+_LONGEST_PLAIN_TAIL = 2  # bytes: an empty array and an empty tag section; no address fits into them
 MOST_FIELDS: Final = 1000  # of a tag section; Kafka's own have three at most
 MOST_FIELDS_IN_ALL: Final = 30_000  # of a frame: of ten thousand partitions with all that Kafka's have
 _INCOMPLETE = (0, -1)
@@ -41,7 +42,7 @@ _INCOMPLETE = (0, -1)
 class Walker:
     """One frame's walk: `left` counts the bytes not yet walked; `at_tail` is set once only the tail is left."""
 
-    __slots__ = ("_counts", "_fields_left", "_pc", "_program", "_skip", "at_tail", "left")
+    __slots__ = ("_counts", "_fields_left", "_pc", "_program", "_skip", "at_tail", "left", "lengths")
 
     def __init__(self, program: Program, size: int) -> None:
         self._program = program
@@ -51,6 +52,9 @@ class Walker:
         self._counts: list[int] = []  # elements still to come of each open array, the innermost last
         self.left = size
         self.at_tail = False
+        # Where the lengths and counts stand that the walk has read, for one who asks by setting a list; None again when
+        # a tag section is not empty.
+        self.lengths: list[tuple[int, int]] | None = None
 
     @property
     def skip(self) -> int:
@@ -118,6 +122,8 @@ class Walker:
                 length, after = _length(operation, buf, pos, end)
             if after < 0:
                 break
+            if self.lengths is not None:
+                self.lengths.append((pos, after))
             if operation in _ARRAYS:
                 pos = after
                 if length > 0:
@@ -135,6 +141,7 @@ class Walker:
 
     def _spend_fields(self, count: int) -> None:
         """A frame may be nothing but empty fields of two bytes, and must not keep the event loop for that."""
+        self.lengths = None
         self._fields_left -= count
         if count > MOST_FIELDS:
             raise WireError(f"tag section of {count} fields, more than {MOST_FIELDS}")
@@ -186,6 +193,22 @@ def _length(operation: int, buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     if length < -1:
         raise WireError(f"a negative length ({length})")
     return length, pos
+
+
+def plain_mask(walker: Walker, frame: Buffer, at: int) -> tuple[int, int] | None:
+    """What decided the walk of a whole frame, its size in front, to its tail `at`: a mask of bits, and their value.
+
+    `walker.lengths` was a list from the start. A frame of the same length with the same value under the mask is walked
+    alike: lengths and counts are all that a walker reads, and the tail is under the mask too. None for a frame whose
+    tail has room for an address, and for one with tagged fields.
+    """
+    if walker.lengths is None or not walker.at_tail or len(frame) - at > _LONGEST_PLAIN_TAIL:
+        return None
+    mask = bytearray(len(frame))
+    for begin, end in (*walker.lengths, (at, len(frame))):
+        mask[begin:end] = b"\xff" * (end - begin)
+    bits = int.from_bytes(mask)
+    return bits, int.from_bytes(frame) & bits
 
 
 def response_program(cls: type[Message], version: int) -> Program:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from headgate.base.errors import WireError
 from headgate.wire import walk
 from headgate.wire.codec import encode
-from headgate.wire.messages.data import FetchResponse, ProduceResponse
+from headgate.wire.messages.data import (
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    ProducePartitionResponse,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
 from headgate.wire.messages.share import ShareAcknowledgeResponse, ShareFetchResponse
 from headgate.wire.primitives import write_uvarint
 from headgate.wire.schema import Message
@@ -161,3 +168,80 @@ def test_a_frame_that_ends_exactly_at_a_cut_is_at_its_tail() -> None:
         assert walked(walker, content, [cut]) == content
         assert walker.at_tail
         assert not walker.left
+
+
+def plain(cls: type[Message], version: int, content: bytes) -> tuple[tuple[int, int] | None, bytes]:
+    """The mask of a frame without its size, and the frame."""
+    frame = len(content).to_bytes(4, "big") + content
+    walker = walk.Walker(walk.response_program(cls, version), len(content))
+    walker.lengths = []
+    at = walker.feed(frame, 4, len(frame))
+    return walk.plain_mask(walker, frame, at), frame
+
+
+@pytest.mark.parametrize("case", ANSWERS, ids=name_of)
+@FEW
+@given(data=st.data())
+def test_a_frame_under_the_mask_of_another_has_the_same_walk_and_the_same_tail(case: Case, data: st.DataObject) -> None:
+    cls, version = case
+    message = data.draw(instances(cls, version))
+    front = CORRELATION_ID + data.draw(header_tags(version in cls.flexible))
+    learned, frame = plain(cls, version, front + encode(message, version))
+    if learned is None:
+        return
+    mask, value = learned
+    own = int.from_bytes(frame)
+    assert own & mask == value
+    program = walk.response_program(cls, version)
+    walker = walk.Walker(program, len(frame) - 4)
+    at = walker.feed(frame, 4, len(frame))
+    assert own & ((1 << 8 * (len(frame) - at)) - 1) == value & ((1 << 8 * (len(frame) - at)) - 1)
+    for _ in range(5):
+        noise = int.from_bytes(data.draw(st.binary(min_size=len(frame), max_size=len(frame))))
+        other = (value | noise & ~mask).to_bytes(len(frame))  # all that is not under the mask is something else
+        walker = walk.Walker(program, len(frame) - 4)
+        assert walker.feed(other, 4, len(other)) == at
+        assert walker.at_tail
+        assert other[at:] == frame[at:]
+    for place, byte in enumerate(mask.to_bytes(len(frame))):
+        assert byte in (0, 0xFF)
+        if byte:
+            flipped = own ^ data.draw(st.integers(1, 0xFF)) << 8 * (len(frame) - 1 - place)
+            assert flipped & mask != value
+
+
+@pytest.mark.parametrize("case", ANSWERS, ids=name_of)
+@FEW
+@given(data=st.data())
+def test_every_byte_that_changes_the_walk_is_under_the_mask(case: Case, data: st.DataObject) -> None:
+    cls, version = case
+    content = CORRELATION_ID + b"\x00" * (version in cls.flexible) + encode(data.draw(instances(cls, version)), version)
+    learned, frame = plain(cls, version, content)
+    if learned is None:
+        return
+    program = walk.response_program(cls, version)
+    walker = walk.Walker(program, len(content))
+    at = walker.feed(frame, 4, len(frame))
+    for place in range(4, len(frame)):
+        other = bytearray(frame)
+        other[place] ^= data.draw(st.sampled_from((0x01, 0x80, 0xFF)))
+        walker = walk.Walker(program, len(content))
+        try:
+            is_alike = walker.feed(other, 4, len(other)) == at and other[at:] == frame[at:]
+        except WireError:
+            is_alike = False
+        assert is_alike or learned[0] >> 8 * (len(frame) - 1 - place) & 0xFF == 0xFF
+
+
+def test_frames_with_tagged_fields_or_with_room_for_an_address_have_no_mask() -> None:
+    partition = ProducePartitionResponse(index=1)
+    topic = ProduceTopicResponse(topic_id=bytes(16), partition_responses=(partition,))
+    front = CORRELATION_ID + b"\x00"
+    assert plain(ProduceResponse, 13, front + encode(ProduceResponse(responses=(topic,)), 13))[0] is not None
+    node = NodeEndpoint(node_id=1, host="b", port=9092)
+    assert plain(ProduceResponse, 13, front + encode(ProduceResponse(node_endpoints=(node,)), 13))[0] is None
+    assert plain(ShareFetchResponse, 2, front + encode(ShareFetchResponse(node_endpoints=(node,)), 2))[0] is None
+    tagged = replace(partition, current_leader=LeaderIdAndEpoch(leader_id=1, leader_epoch=3))
+    topic = replace(topic, partition_responses=(tagged,))
+    assert plain(ProduceResponse, 13, front + encode(ProduceResponse(responses=(topic,)), 13))[0] is None
+    assert plain(ProduceResponse, 13, CORRELATION_ID + b"\x01\x05\x00" + encode(ProduceResponse(), 13))[0] is None
