@@ -1,6 +1,7 @@
 """A plan from real tables and a scan of a real topic, replayed and audited by the commands."""
 
 import json
+import struct
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,7 @@ from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition, TableReader
 from headgate.tables.writer import TableWriter
 from tests.support.cluster import Cluster
-from tests.support.topics import create_topics
+from tests.support.topics import committed_records, create_topics
 
 Row = dict[str, Any]
 GROUP = "billing"
@@ -54,7 +55,8 @@ class Incident:
         self.spark = spark
         self.orders = f"orders-{uuid.uuid4().hex[:8]}"
         self.parked = f"{self.orders}.parked"
-        create_topics(cluster, [self.orders, self.parked])
+        self.dlq = f"dlq.{self.orders}"
+        create_topics(cluster, [self.orders, self.parked, self.dlq])
         self.cluster_id = self.admin.client.list_topics(timeout=60).cluster_id or ""
         self.file = folder / "headgate.toml"
         self.file.write_text(
@@ -96,9 +98,9 @@ class Incident:
         writer.upsert(pa.Table.from_pylist(rows, schema=table.columns), query=uuid.uuid4().hex, batch=0)
         writer.close()
 
-    def read_by(self, *readers: tuple[str, str]) -> None:
-        """Make the map, with these readers of the topic."""
-        shared = {"cluster_id": self.cluster_id, "topic": self.orders, "direction": "read", "valid_from": 1}
+    def read_by(self, *readers: tuple[str, str], topic: str | None = None) -> None:
+        """Make the map, with these readers of the topic, which is that of the records unless another is named."""
+        shared = {"cluster_id": self.cluster_id, "topic": topic or self.orders, "direction": "read", "valid_from": 1}
         flags = dict.fromkeys(("declared", "observed", "filled", "is_internal"), False)
         rows = [shared | flags | {"actor_kind": kind, "app_id": name} for kind, name in readers]
         self.add("lineage_edges", rows)
@@ -150,8 +152,10 @@ def test_an_incident_is_planned_replayed_and_audited_and_what_fails_again_is_par
     incident.fail(5, source_state="expired")
     incident.fail(6, withdrawn=True)
     incident.read_by(("share_group", GROUP), ("streams", "totals"))
-    with pytest.raises(ReplayRefusedError, match="streams totals"):
+    incident.read_by(("connector", "alarms"), topic=incident.parked)
+    with pytest.raises(ReplayRefusedError, match="streams totals") as refused:
         incident.plan()
+    assert "alarms" not in str(refused.value), "nothing is parked"
     plan = incident.plan(fanout=True, topics=("orders-*",))
     assert actions(incident.rows(plan)) == {0: "superseded", 1: "replay", 3: "replay", 4: "replay", 5: "expired"}
     assert [row["offset"] for row in incident.rows(plan)] == sorted(row["offset"] for row in incident.rows(plan))
@@ -187,6 +191,62 @@ def test_an_incident_is_planned_replayed_and_audited_and_what_fails_again_is_par
     }
     assert (again.records, again.parked, again.already_replayed) == (1, 1, 3)
     assert [row["target_topic"] for row in incident.rows(again) if row["action"] == "park"] == [incident.parked]
+    assert again.readers == ("connector alarms", "streams totals")
+
+
+def test_dead_letters_without_a_topic_id_are_replayed_from_their_copies_and_counted(
+    incident: Incident, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of Connect, Streams and Spring."""
+    #               0: later c processed; 2: is replayed; 3: another dead letter of its key; 4: has no copy
+    incident.write("cabbd.c")
+    copies = iter(range(100))
+
+    def fail(*offsets: int, copied: bool = True) -> None:
+        for offset in offsets:
+            named: list[tuple[str, str | bytes | None]] = [
+                ("kafka_dlt-original-topic", incident.orders.encode()),
+                ("kafka_dlt-original-partition", struct.pack(">i", 0)),
+                ("kafka_dlt-original-offset", struct.pack(">q", offset)),
+            ]
+            producer = Producer(incident.settings)
+            producer.produce(incident.dlq, key=b"b", value=f"copy of {offset}".encode(), headers=named, partition=0)
+            assert producer.flush(60) == 0
+            incident.fail(
+                offset,
+                topic_id="",
+                format="spring",
+                copied=copied,
+                dlq_topic=incident.dlq,
+                dlq_topic_id=incident.admin.ids([incident.dlq])[incident.dlq],
+                dlq_offset=next(copies),
+            )
+
+    incident.read_by(("share_group", GROUP))
+    fail(4, copied=False)
+    with pytest.raises(PlanNotFoundError, match="none of the 1 selected dead letters can be replayed: they do not"):
+        incident.plan()
+    fail(0, 2, 3)
+    plan = incident.plan(group=None, dlq_topic=incident.dlq)
+    assert actions(incident.rows(plan)) == {0: "superseded", 2: "replay", 3: "replay", 4: "unidentified"}
+    assert (plan.records, plan.superseded, plan.expired) == (2, 1, 1)
+
+    command = ["dlq", "replay", plan.plan, "--config", str(incident.file), "--bootstrap-server", cluster.bootstrap]
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == 2
+    found = committed_records(incident.settings, incident.orders)[-2:]
+    assert [one.value() for one in found] == [b"copy of 2", b"copy of 3"]
+
+    # The copy of offset 3 fails again; the one of 2 was processed, and is as old as 2.
+    fail(8)
+    again = incident.plan()
+    assert actions(incident.rows(again)) == {
+        **dict.fromkeys((2, 3), "already_replayed"),
+        0: "superseded",
+        4: "unidentified",
+        8: "over_max_replays",
+    }
+    assert (again.records, again.parked) == (0, 1)
 
 
 def test_a_plan_is_refused_where_records_must_not_go(incident: Incident) -> None:

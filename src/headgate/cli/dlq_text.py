@@ -40,7 +40,7 @@ def print_plan(plan: ReplayPlan, next_command: str) -> None:
     print(f"plan {plan.plan}: {plan.records} records of group {escaped(plan.group)} to {escaped(targets)}")
     for number, words in (
         (plan.parked, "to the parking topic: replayed too often"),
-        (plan.expired, "left out: the source is gone, and the dead letter has no copy"),
+        (plan.expired, "left out: the source is gone or not identified, and the dead letter has no copy"),
         (plan.superseded, "left out: a later record of the same key was processed (--include-superseded)"),
         (plan.already_replayed, "left out: already replayed"),
         (plan.over_max_replays, "left out: replayed too often, and there is no parking topic"),

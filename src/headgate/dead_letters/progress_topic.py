@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.base.errors import ClusterError
+from headgate.dead_letters.model.plans import PlanRecord
 from headgate.facts import Rejected, ReplayStateChanged, decode
 from headgate.facts.replays import PROGRESS_TOPIC, ReplayProgressed, decode_progress, plan_of_key
 from headgate.facts.topics import replication_of
@@ -29,6 +30,14 @@ _POLL_S: Final = 0.1
 _AT_ONCE: Final = 500
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes begin so
 _TWO_IN_SYNC_FROM: Final = 3
+_NOT_SERVED_YET: Final = frozenset(
+    {
+        KafkaError._NOENT,  # noqa: SLF001 - librdkafka's own code, where a partition has no leader
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -38,7 +47,8 @@ class PastReplays:
     positions: set[int] = field(default_factory=set)
     outcomes: dict[str, int] = field(default_factory=dict)
     state: str | None = None
-    _written: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
+    # By topic too: dead letters without the id of their topic have "" as the id.
+    _written: dict[tuple[str, str, int], dict[int, str]] = field(default_factory=dict)
 
     def add(self, progress: ReplayProgressed, plan: str) -> None:
         if progress.plan == plan:
@@ -47,15 +57,16 @@ class PastReplays:
             self.outcomes[progress.outcome] = self.outcomes.get(progress.outcome, 0) + len(new)
         elif progress.outcome != "skipped":
             for partition, offset in zip(progress.partitions, progress.offsets, strict=True):
-                self._written.setdefault((progress.topic_id, partition), {})[offset] = progress.plan
+                place = progress.topic, progress.topic_id, partition
+                self._written.setdefault(place, {})[offset] = progress.plan
 
-    def other_plan(self, topic_id: str, partition: int, offset: int) -> str | None:
+    def other_plan(self, record: PlanRecord) -> str | None:
         """The other plan that wrote this record; None without one."""
-        return self._written.get((topic_id, partition), {}).get(offset)
+        return self._written.get((record.topic, record.topic_id, record.partition), {}).get(record.offset)
 
 
 def ensure_progress_topic(admin: TopicAdmin) -> None:
-    """Create the topic when it is absent; `ClusterError` when that is not possible."""
+    """Create the topic when it is absent, and wait until it is served; `ClusterError` when that is not possible."""
     try:
         metadata = admin.client.list_topics(timeout=_CALL_S)
         if PROGRESS_TOPIC in metadata.topics:
@@ -64,6 +75,7 @@ def ensure_progress_topic(admin: TopicAdmin) -> None:
         configs = {"cleanup.policy": "compact"} | ({"min.insync.replicas": "2"} if factor >= _TWO_IN_SYNC_FROM else {})
         wanted = NewTopic(PROGRESS_TOPIC, num_partitions=1, replication_factor=factor, config=configs)
         admin.client.create_topics([wanted], operation_timeout=_CALL_S)[PROGRESS_TOPIC].result(_CALL_S)
+        _wait_until_served(admin)
     except KafkaException as failure:
         error = failure.args[0] if failure.args else None
         if not isinstance(error, KafkaError) or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -71,6 +83,21 @@ def ensure_progress_topic(admin: TopicAdmin) -> None:
                 f"the topic {PROGRESS_TOPIC} cannot be created: {reason(failure)}. Create it with one partition and "
                 "cleanup.policy=compact, and grant the operator READ and WRITE on it"
             ) from None
+
+
+def _wait_until_served(admin: TopicAdmin) -> None:
+    """The controller has created the topic before its leader serves it. What else is wrong, the next call reports."""
+    until = time.monotonic() + _CALL_S
+    while time.monotonic() < until:
+        try:
+            admin.bounds(PROGRESS_TOPIC, [0], timeout_s=_CALL_S)
+        except KafkaException as failure:
+            error = failure.args[0] if failure.args else None
+            if not isinstance(error, KafkaError) or error.code() not in _NOT_SERVED_YET:
+                return
+            time.sleep(_POLL_S)
+        else:
+            return
 
 
 def has_progress_topic(admin: TopicAdmin) -> bool:

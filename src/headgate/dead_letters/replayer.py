@@ -187,7 +187,7 @@ class Replayer:
         return False
 
     def _read(self, record: PlanRecord) -> ReplayAttempt:
-        other = self._past.other_plan(record.topic_id, record.partition, record.offset)
+        other = self._past.other_plan(record)
         if other is not None:
             return ReplayAttempt(record, None, f"{ALREADY_REPLAYED} by plan {other}")
         read = self._reader.read(record)

@@ -1,7 +1,7 @@
 """Makes a replay plan: checks its targets, scans the source topics, and writes the plan's tables.
 
-The records of a plan are written before the plan itself: a plan that can be found is whole. Everything that may refuse
-a plan is checked before the scan, which can take long.
+The records of a plan are written before the plan itself: a plan that can be found is whole. What may refuse a plan is
+checked before the scan, which can take long; only what is parked is known after it, and so who reads the parking topic.
 """
 
 import json
@@ -22,7 +22,10 @@ from headgate.config import Config
 from headgate.config.values import GroupPatterns
 from headgate.dead_letters.model.plans import (
     MOST_REASONS,
+    NOT_REPLAYABLE,
     ORIGINAL,
+    PLANNABLE,
+    UNIDENTIFIED,
     WHERE_COLUMNS,
     PlanNotFoundError,
     ReplayPlan,
@@ -36,7 +39,15 @@ from headgate.facts.plan_requests import PlanRequested
 from headgate.kafka.topics import TopicAdmin, reason
 from headgate.pipeline.derived.source_tables import SourceTables, all_files, read_rows
 from headgate.pipeline.queries import java_client_options
-from headgate.pipeline.replay_plans import PlanSelection, PlanSettings, build_plan, find_superseded, select_letters
+from headgate.pipeline.replay_plans import (
+    PlanSelection,
+    PlanSettings,
+    build_plan,
+    find_superseded,
+    select_letters,
+    where_column,
+    with_source_ids,
+)
 from headgate.tables.definitions import table_named
 from headgate.tables.reader import Condition, Now, TableReader
 from headgate.tables.writer import TableWriter
@@ -130,21 +141,30 @@ class PlanMaker:
             selected.unpersist()
 
     def _make(self, request: PlanRequest, letters: DataFrame, audit: DataFrame, chosen: DataFrame) -> ReplayPlan:
-        group = _only_group(chosen)
+        plannable = where_column(PLANNABLE)
+        group = _only_group(chosen, chosen.where(plannable))
         check_number(chosen.count())
+        topics = {row[0] for row in chosen.where(plannable).select("topic").distinct().collect()}
+        ids = self._admin.ids(topics, timeout_s=_CALL_S)
+        of_group = letters.where((sf.col("cluster_id") == request.selection.cluster_id) & (sf.col("group") == group))
+        chosen, of_group, audit = (
+            with_source_ids(rows, ids) for rows in (chosen.where(sf.col("group") == group), of_group, audit)
+        )
         sources = [
             _SourcePartition(*row)
-            for row in chosen.groupBy("topic", "topic_id", "partition").agg(sf.min("offset")).collect()
+            for row in chosen.where(plannable)
+            .groupBy("topic", "source_id", "partition")
+            .agg(sf.min("offset"))
+            .collect()
         ]
-        of_group = letters.where((sf.col("cluster_id") == request.selection.cluster_id) & (sf.col("group") == group))
         dlq_topics = {row[0] for row in of_group.select("dlq_topic").distinct().collect()}
-        targets, partitions = self._targets(request, {one.topic for one in sources}, dlq_topics)
-        readers = self._readers(request, group, targets)
-        ids = self._admin.ids({one.topic for one in sources}, timeout_s=_CALL_S)
+        targets, partitions = self._targets(request, topics, dlq_topics)
+        replay_targets = topics if request.to == ORIGINAL else {request.to}
+        readers = self._readers(request, group, replay_targets)
         scan = self._scan([one for one in sources if ids.get(one.topic) == one.topic_id])
         self._tell("looking for later records of the same keys")
-        is_current = sf.struct("topic", "topic_id").isin(*_pairs(ids)) if ids else sf.expr("false")
-        superseded = find_superseded(chosen.where(is_current), of_group.where(is_current), scan, audit)
+        is_current = sf.struct("topic", "source_id").isin(*_pairs(ids)) if ids else sf.expr("false")
+        superseded = find_superseded(chosen.where(plannable & is_current), of_group.where(is_current), scan, audit)
         settings = PlanSettings(
             plan=request.plan,
             to=request.to,
@@ -155,6 +175,8 @@ class PlanMaker:
             include_superseded=request.include_superseded,
         )
         rows = build_plan(chosen, superseded, audit, settings).toArrow()
+        parking = {topic for topic in rows["target_topic"].unique().to_pylist() if topic is not None} - replay_targets
+        readers = tuple(sorted({*readers, *self._readers(request, group, parking)}))
         plan = _plan_of(request, group, targets, readers, rows)
         write_plan(self._config.tables.path, plan, request.asked, rows)
         return plan
@@ -194,7 +216,9 @@ class PlanMaker:
             raise ReplayRefusedError("\n".join(refused))
 
     def _readers(self, request: PlanRequest, group: str, targets: Collection[str]) -> tuple[str, ...]:
-        """The other readers of the targets; a `ReplayRefusedError` when there are any and that is not accepted."""
+        """The other readers of these targets; a `ReplayRefusedError` when there are any and that is not accepted."""
+        if not targets:
+            return ()
         table = table_named("lineage_edges")
         reader = TableReader(self._config.tables.path)
         try:
@@ -209,7 +233,7 @@ class PlanMaker:
         if readers and not request.accept_fanout:
             listed = "\n".join(f"  {one}" for one in readers)
             raise ReplayRefusedError(
-                f"others read {', '.join(targets)} too, and would get the replayed records again:\n{listed}\n"
+                f"others read {', '.join(sorted(targets))} too, and would get the replayed records again:\n{listed}\n"
                 "use --accept-fanout if they can take records twice, or replay to a topic that only the group reads"
             )
         return readers
@@ -275,15 +299,22 @@ def check_number(letters: int) -> None:
 def _of_topics(chosen: DataFrame, patterns: tuple[str, ...]) -> DataFrame:
     """The dead letters of topics that one of the patterns matches."""
     shown = GroupPatterns(allow=patterns)
-    names = [row[0] for row in chosen.select("topic").distinct().collect() if shown.matches(row[0])]
+    named = chosen.where(sf.col("topic").isNotNull())
+    names = [row[0] for row in named.select("topic").distinct().collect() if shown.matches(row[0])]
     return chosen.where(sf.col("topic").isin(names) if names else sf.expr("false"))
 
 
-def _only_group(chosen: DataFrame) -> str:
-    """The group of all chosen dead letters: one replay is fenced by its group, so a plan is about one."""
-    groups: list[str] = sorted(row[0] for row in chosen.select("group").distinct().collect())
+def _only_group(chosen: DataFrame, plannable: DataFrame) -> str:
+    """The group of all chosen dead letters that can be planned: a replay is fenced by its group, so a plan has one."""
+    groups: list[str] = sorted(row[0] for row in plannable.select("group").distinct().collect())
     if not groups:
-        raise PlanNotFoundError("no dead letter is selected: check --group, --topic, --where and the times")
+        number = chosen.count()
+        if not number:
+            raise PlanNotFoundError("no dead letter is selected: check --group, --topic, --where and the times")
+        raise PlanNotFoundError(
+            f"none of the {number} selected dead letters can be replayed: they do not identify their record by its "
+            "topic and the id of that topic, and have no copy of it"
+        )
     if len(groups) > 1:
         shown = ", ".join(groups[:_SHOWN_GROUPS])
         raise UsageError(f"the dead letters are of {len(groups)} groups: make a plan for each, with --group: {shown}")
@@ -323,7 +354,7 @@ def _plan_of(
         targets={topic: topic_id for topic, topic_id in targets.items() if topic in used},
         records=written["replay"],
         parked=written["park"],
-        expired=left_out["expired"],
+        expired=left_out[NOT_REPLAYABLE] + left_out[UNIDENTIFIED],
         superseded=left_out["superseded"],
         already_replayed=left_out["already_replayed"],
         over_max_replays=left_out["over_max_replays"],

@@ -1,8 +1,9 @@
 """Makes the records of a replay plan from tables and a scan of the source topics: DataFrames in, a DataFrame out.
 
-Why a dead letter is left out, in this order: it was replayed or parked before; its record is gone and the dead letter
-has no copy; a later record of its key was processed. What was replayed too often is parked, or left out without a
-parking topic. Every dead letter that was selected is in the result, so that a plan explains itself.
+Why a dead letter is left out, in this order: it was replayed or parked before; it does not identify its record; its
+record is gone and the dead letter has no copy; a later record of its key was processed. What was replayed too often is
+parked, or left out without a parking topic. Every dead letter that was selected is in the result, so that a plan
+explains itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +22,13 @@ from headgate.dead_letters.model.plans import (
     OVER_MAX_REPLAYS,
     PLANNABLE,
     SUPERSEDED,
+    UNIDENTIFIED,
 )
 from headgate.dead_letters.model.where import AllOf, AnyOf, Compare, IsIn, IsLike, IsNull, Not, Where
 from headgate.tables.definitions import TABLES
 
 PLACE: Final = ("topic", "partition", "offset")
-_IDENTITY: Final = ("topic_id", "partition", "offset")
+_IDENTITY: Final = ("source_id", "partition", "offset")
 _GONE: Final = ("expired", "compacted", "recreated")
 _COLUMNS: Final = tuple(TABLES["replay_plan_records"].columns.names)
 
@@ -58,8 +60,8 @@ class PlanSettings:
 
 
 def select_letters(letters: DataFrame, selection: PlanSelection) -> DataFrame:
-    """The dead letters that are selected. Withdrawn ones, and those that do not name their record, never are."""
-    conditions = [where_column(PLANNABLE), sf.col("cluster_id") == selection.cluster_id]
+    """The dead letters that are selected; withdrawn ones never are."""
+    conditions = [~sf.col("withdrawn"), sf.col("cluster_id") == selection.cluster_id]
     if selection.group is not None:
         conditions.append(sf.col("group") == selection.group)
     if selection.dlq_topic is not None:
@@ -73,6 +75,15 @@ def select_letters(letters: DataFrame, selection: PlanSelection) -> DataFrame:
     if selection.episode is not None:
         conditions.append(sf.col("cluster") == selection.episode)
     return letters.where(reduce(and_, conditions))
+
+
+def with_source_ids(rows: DataFrame, ids: Mapping[str, str]) -> DataFrame:
+    """The rows with `source_id`: the id of the record's topic. Where a dead letter has none, it is the one of now.
+
+    `rows` are dead letters, or rows of `replay_audit`, which have the ids of the dead letters.
+    """
+    of_now = sf.coalesce(_mapped("topic", ids), sf.lit(""))
+    return rows.withColumn("source_id", sf.when(sf.col("topic_id") == "", of_now).otherwise(sf.col("topic_id")))
 
 
 def where_column(where: Where) -> Column:
@@ -109,12 +120,13 @@ def find_superseded(chosen: DataFrame, letters: DataFrame, scan: DataFrame, audi
 
     `scan` has the records of the source topics: place and key. `letters` are all dead letters of the group: a record
     that became one itself was not processed. A record that a replay wrote is as old as the one that it is a copy of.
+    Dead letters and audit have `source_id`; all dead letters are about topics with the ids of now.
     """
     keyed = scan.where(sf.col("key").isNotNull())
     of_chosen = chosen.select(*PLACE).join(keyed, [*PLACE]).withColumnRenamed("offset", "own")
     processed = (
         keyed.join(of_chosen.select("topic", "partition", "key").distinct(), ["topic", "partition", "key"], "left_semi")
-        .join(letters.where(where_column(PLANNABLE)).select(*PLACE), [*PLACE], "left_anti")
+        .join(letters.where(~sf.col("withdrawn")).select(*PLACE), [*PLACE], "left_anti")
         .join(_copies(audit), [*PLACE], "left")
         .withColumn("age", sf.coalesce("copy_of", "offset"))
     )
@@ -126,22 +138,22 @@ def find_superseded(chosen: DataFrame, letters: DataFrame, scan: DataFrame, audi
 def _copies(audit: DataFrame) -> DataFrame:
     """Records that a replay wrote to their own partition, with the offset of the record that they are copies of."""
     back = (sf.col("target_topic") == sf.col("topic")) & (sf.col("target_partition") == sf.col("partition"))
-    written = audit.where(back & (sf.col("target_topic_id") == sf.col("topic_id")))
+    written = audit.where(back & (sf.col("target_topic_id") == sf.col("source_id")))
     return written.select(
         "topic", "partition", sf.col("target_offset").alias("offset"), sf.col("offset").alias("copy_of")
     )
 
 
 def build_plan(chosen: DataFrame, superseded: DataFrame, audit: DataFrame, settings: PlanSettings) -> DataFrame:
-    """The rows of `replay_plan_records`; `superseded` has places, and `audit` the rows of the cluster."""
+    """The rows of `replay_plan_records`; `superseded` has places, `audit` the rows of the cluster, both `source_id`."""
     counted = _count_replays(chosen, audit, settings.max_replays)
     done = (
         audit.where(sf.col("outcome") != "skipped")
-        .select("group", *_IDENTITY)
+        .select("group", "topic", *_IDENTITY)
         .distinct()
         .withColumn("is_done", sf.expr("true"))
     )
-    marked = counted.join(done, ["group", *_IDENTITY], "left").join(
+    marked = counted.join(done, ["group", "topic", *_IDENTITY], "left").join(
         superseded.withColumn("is_superseded", sf.expr("true")), [*PLACE], "left"
     )
     is_gone = sf.col("source_state").isin(*_GONE) & ~sf.col("copied")
@@ -149,6 +161,7 @@ def build_plan(chosen: DataFrame, superseded: DataFrame, audit: DataFrame, setti
     is_over = sf.col("replays") >= settings.max_replays
     why = (
         sf.when(sf.col("is_done").isNotNull(), ALREADY_REPLAYED)
+        .when(~where_column(PLANNABLE), UNIDENTIFIED)
         .when(is_gone, NOT_REPLAYABLE)
         .when(is_superseded, SUPERSEDED)
         .when(is_over, OVER_MAX_REPLAYS)
@@ -158,12 +171,13 @@ def build_plan(chosen: DataFrame, superseded: DataFrame, audit: DataFrame, setti
     to = sf.col("topic") if settings.to == ORIGINAL else sf.lit(settings.to)
     target = sf.when(sf.col("action") == "park", sf.lit(settings.parking_topic)).when(sf.col("action") == "replay", to)
     # A topic that was created again: the records of the old one come first.
-    is_current = _mapped("topic", settings.ids) == sf.col("topic_id")
+    is_current = _mapped("topic", settings.ids) == sf.col("source_id")
     order = Window.orderBy(
-        "lane", "partition", "topic", sf.coalesce(is_current, sf.expr("false")), "topic_id", "offset"
+        "lane", "partition", "topic", sf.coalesce(is_current, sf.expr("false")), "source_id", "offset"
     )
     placed = (
         marked.withColumn("why", why)
+        .withColumn("topic", sf.coalesce("topic", "dlq_topic"))  # one that names no record has its own place
         .withColumn("action", action)
         .withColumn("lane", to)
         .withColumn("target_topic", target)
@@ -198,7 +212,7 @@ def _count_replays(chosen: DataFrame, audit: DataFrame, most: int) -> DataFrame:
     counted = chosen.withColumns(
         {
             "replays": sf.lit(0),
-            "now_id": sf.col("topic_id"),
+            "now_id": sf.col("source_id"),
             "now_partition": sf.col("partition"),
             "now_offset": sf.col("offset"),
         }
@@ -207,7 +221,7 @@ def _count_replays(chosen: DataFrame, audit: DataFrame, most: int) -> DataFrame:
         counted = counted.join(came, ["now_id", "now_partition", "now_offset"], "left").withColumns(
             {
                 "replays": sf.col("replays") + sf.col("before_offset").isNotNull().cast("int"),
-                "now_id": sf.col("before_topic_id"),
+                "now_id": sf.col("before_source_id"),
                 "now_partition": sf.col("before_partition"),
                 "now_offset": sf.col("before_offset"),
             }

@@ -65,8 +65,8 @@ REPLAY_TABLES = (
                 text("action", "replay, park or leave_out"),
                 text(
                     "why",
-                    "for park: over_max_replays; for leave_out: expired, superseded, already_replayed or "
-                    "over_max_replays; null for replay",
+                    "for park: over_max_replays; for leave_out: expired, unidentified, superseded, already_replayed "
+                    "or over_max_replays; null for replay",
                     null=True,
                 ),
                 text("target_topic", "the topic to write it to; null when it is left out", null=True),
@@ -98,7 +98,10 @@ REPLAY_TABLES = (
                 text("targets", "the topics that it writes to, a JSON object from their names to their ids"),
                 whole("records", "how many records it replays"),
                 whole("parked", "how many records it writes to the parking topic"),
-                whole("expired", "how many it cannot replay: their source is gone and the dead letter has no copy"),
+                whole(
+                    "expired",
+                    "how many it cannot replay: the source is gone or not identified, and the dead letter has no copy",
+                ),
                 whole("superseded", "how many it leaves out because a later record of the same key was processed"),
                 whole("already_replayed", "how many it leaves out because they were replayed or parked before"),
                 whole("over_max_replays", "how many it leaves out because they were replayed too often"),

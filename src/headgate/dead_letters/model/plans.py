@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from headgate.base.errors import HeadgateError
-from headgate.dead_letters.model.where import AllOf, ColumnKind, Compare, IsNull, Not, Where
+from headgate.dead_letters.model.where import AllOf, AnyOf, ColumnKind, Compare, IsNull, Not, Where
 
 PlanAction = Literal["replay", "park", "leave_out"]
 ORIGINAL: Final = "original"
 NOT_REPLAYABLE: Final = "expired"
+UNIDENTIFIED: Final = "unidentified"
 SUPERSEDED: Final = "superseded"
 ALREADY_REPLAYED: Final = "already_replayed"
 OVER_MAX_REPLAYS: Final = "over_max_replays"
@@ -54,8 +55,16 @@ WHERE_COLUMNS: Final[Mapping[str, ColumnKind]] = {
     "cluster": "text",
 }
 
-# The dead letters that a plan takes: those that say which record they are of, and were not withdrawn.
-PLANNABLE: Final[Where] = AllOf((Compare("withdrawn", "=", False), Not(IsNull("topic")), Compare("topic_id", "!=", "")))
+# The dead letters that a plan can replay as long as their content is there: they were not withdrawn, and say which
+# record they are of. Connect, Streams and Spring write no topic id, so their records are never read at the source,
+# where another topic of that name may be now; the dead letter must have the copy.
+PLANNABLE: Final[Where] = AllOf(
+    (
+        Compare("withdrawn", "=", False),
+        Not(IsNull("topic")),
+        AnyOf((Compare("topic_id", "!=", ""), Compare("copied", "=", True))),
+    )
+)
 
 
 class PlanNotFoundError(HeadgateError):
