@@ -278,4 +278,7 @@ class Interceptor(Generic[C]):
         return None
 
     def on_chunk(self, view: memoryview, context: C, session: Session) -> None:
-        """Bytes of a passing response, header included, in order; read only, and valid only during this call."""
+        """Bytes of a passing response, header included, in order; read only, and valid only during this call.
+
+        There are never none: where a response ends, its own size says.
+        """

@@ -120,7 +120,6 @@ class ResponseStream:
             self._passing -= pipe.size
         connection.client.write_pipe(pipe)
         if self._is_between_answers():
-            self._finish()
             self.on_bytes(_NOTHING, 0)  # a response of the gateway may wait behind this one
         elif not connection.is_flowing or connection.client.backlog:
             connection.regulate()
@@ -158,7 +157,7 @@ class ResponseStream:
             self._passing -= pos
             self._show(view[:pos])
             if not self._passing:
-                self._finish()
+                self._purpose = None
         elif self._large is not None:
             pos = begin = self._cut_through(self._large, view, 0, 0, self._large.walk(view, 0, size), size)
             if self._large is not None:
@@ -205,7 +204,7 @@ class ResponseStream:
                 self._passing = max(0, end - size)
                 pos = min(end, size)
                 if not self._passing:
-                    self._finish()
+                    self._purpose = None
             elif end <= size:
                 changed = with_own_addresses(view[pos:end], route, connection.lookup)
                 if changed is not None:
@@ -214,7 +213,7 @@ class ResponseStream:
                     begin = end
                 if purpose is not None:
                     self._show(view[pos:end])
-                    self._finish()
+                    self._purpose = None
                 pos = end
             elif length <= _SMALL_ANSWER:
                 self._emit(view[begin:pos])
@@ -239,7 +238,7 @@ class ResponseStream:
             self._large = None
             self._show(memoryview(tails[0]))
             self._emit(tails[1])
-            self._finish()
+            self._purpose = None
         return at
 
     def _show(self, piece: memoryview) -> None:
@@ -311,7 +310,8 @@ class ResponseStream:
         assert route is not None
         if type(purpose) is Opened and purpose.is_known and self._respond_known(route, frame):
             self._purpose = None
-        elif isinstance(purpose, OwnRequest):
+            return
+        if isinstance(purpose, OwnRequest):
             if not purpose.body.done():
                 content = frame[4:]
                 purpose.body.set_result(
@@ -340,7 +340,7 @@ class ResponseStream:
                 self._open(response, head, purpose.contexts, as_it_came)
             else:
                 self._emit(frame)
-        self._finish()
+        self._purpose = None
 
     def _respond_known(self, route: Route, frame: memoryview) -> bool:
         """Send the response that replaces this one, if the interceptor recognizes it."""
@@ -399,9 +399,3 @@ class ResponseStream:
             self._purpose.body.set_exception(reason)
         if self._share is not None:
             self._share.close()
-
-    def _finish(self) -> None:
-        """The response has passed whole; an empty piece tells its watchers so."""
-        if self._purpose is not None:
-            self._show(_NOTHING)
-            self._purpose = None

@@ -86,7 +86,7 @@ async def test_with_a_context_the_watcher_sees_the_answer_and_what_is_not_famili
         pair = await on.pair()
         await beat(*pair, 1)
         _, answer = await beat(*pair, 2)
-        assert watcher.chunks == [answer, b""]
+        assert watcher.chunks == [answer]
         watcher.known.is_strange = True
         await beat(*pair, 3)
     assert watcher.requests == 2
