@@ -14,6 +14,9 @@ from tests.e2e.estate import APP, REPARTITION, write_estate
 from tests.support.web import Web, running_web
 from tests.unit.lineage.shop import HOUR
 
+_TRANSFORM = "getComputedStyle(document.querySelector('.react-flow__viewport')).transform"
+_ZOOM = f"new DOMMatrixReadOnly({_TRANSFORM}).a"
+
 
 def boxes(page: Page) -> dict[str, dict[str, float]]:
     """The nodes of the map as rectangles on the screen, by key."""
@@ -34,6 +37,14 @@ def overlapping(found: dict[str, dict[str, float]]) -> list[tuple[str, str]]:
         return not (beside or one["bottom"] <= other["top"] or other["bottom"] <= one["top"])
 
     return [(one, two) for place, one in enumerate(keys) for two in keys[:place] if is_over(found[one], found[two])]
+
+
+def shifts(before: dict[str, dict[str, float]], after: dict[str, dict[str, float]]) -> set[tuple[int, int]]:
+    """How far the nodes have moved, in whole pixels: one way, if they have moved together."""
+    assert after.keys() == before.keys()
+    return {
+        (round(after[key]["left"] - box["left"]), round(after[key]["top"] - box["top"])) for key, box in before.items()
+    }
 
 
 def watched_layouts(page: Page) -> list[str]:
@@ -73,14 +84,31 @@ def test_a_drag_moves_the_map_as_one_layer_that_is_given_up_when_it_ends(page: P
     expect(viewport).to_have_css("will-change", "auto")  # of a click too, which moves nothing
     page.mouse.move(x + 60, y + 30, steps=3)
     expect(viewport).to_have_css("will-change", "transform")
+    assert shifts(before, boxes(page)) == {(60, 30)}
     page.mouse.up()
     expect(viewport).to_have_css("will-change", "auto")
-    moved = boxes(page)
-    assert moved.keys() == before.keys()
-    shifts = {
-        (round(moved[key]["left"] - box["left"]), round(moved[key]["top"] - box["top"])) for key, box in before.items()
-    }
-    assert shifts == {(60, 30)}
+    assert shifts(before, boxes(page)) == {(60, 30)}
+    # What React Flow itself moves begins where the drag has ended: the wheel, and a node that gets the focus.
+    zoom, transform, dragged = page.evaluate(_ZOOM), page.evaluate(_TRANSFORM), boxes(page)
+    page.mouse.wheel(0, -240)
+    expect(viewport).not_to_have_css("transform", transform)
+    grown = page.evaluate(_ZOOM) / zoom
+    assert grown > 1.05
+    around = {key: x + 60 + grown * (box["left"] - x - 60) for key, box in dragged.items()}
+    assert {key: box["left"] for key, box in boxes(page).items()} == pytest.approx(around, abs=1)
+    page.get_by_role("button", name="Fit View").click()
+    for key in before:
+        expect(node(page, key)).to_be_in_viewport(ratio=0.99)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 1_000, y, steps=3)
+    page.mouse.up()
+    expect(viewport).to_have_css("will-change", "auto")
+    far = node(page, "topic/daily-report")
+    expect(far).not_to_be_in_viewport()
+    page.keyboard.press("Tab")
+    far.focus()
+    expect(far).to_be_in_viewport()
 
 
 def test_without_graphviz_the_browser_lays_out_the_overview(

@@ -1,7 +1,7 @@
 /** The picture of a graph: real DOM nodes, so that names can be searched, read aloud and tested. */
 
 import { Controls, type Edge, type EdgeMarker, MarkerType, type Node, ReactFlow, type ReactFlowInstance, ReactFlowProvider, ViewportPortal } from "@xyflow/react";
-import { type RefObject, useEffect, useMemo, useRef, useState } from "react";
+import { memo, type RefObject, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { type Detour, detours } from "../model/back_edges";
 import { CHANGE_SIGNS, type ChangeMark } from "../model/difference";
 import { isApplication, type MapEdge, type MapGraph, type MapNode, USE_WORDS } from "../model/estate_graph";
@@ -13,6 +13,7 @@ import { pieceSize } from "../model/topology";
 import { EDGE_TYPES } from "./edges";
 import { given, groundOf, roomIn, type Size, useGiven } from "./given";
 import { NODE_TYPES, type NodeData, Toggling } from "./nodes";
+import { usePanning } from "./panning";
 
 export interface NodeMarks {
   focus: string | null;
@@ -36,6 +37,13 @@ const FITS = /^[ -~\u00a0-\u024f…·]*$/;
 const CHANGE_COLOURS: Readonly<Record<ChangeMark, string>> = { added: "var(--good)", removed: "var(--stopped)", changed: "var(--attention)" };
 const CHANGE_STATES = { added: "good", removed: "stopped", changed: "attention" } as const;
 
+/** What is done with nodes. */
+export interface Acts {
+  onSelect: (key: string | null) => void;
+  onOpen: (node: MapNode) => void;
+  onToggle: (key: string) => void;
+}
+
 interface Props {
   graph: MapGraph;
   at: Positions;
@@ -45,22 +53,23 @@ interface Props {
   layoutId: number;
   /** What the map stands in: it has its size before the map is drawn. */
   place: RefObject<HTMLDivElement | null>;
-  onSelect: (key: string | null) => void;
-  onOpen: (node: MapNode) => void;
-  onToggle: (key: string) => void;
+  /** In a ref, because other ones are made each second, with the clock, and that is no reason to draw 900 nodes again. */
+  acts: RefObject<Acts>;
 }
 
-export function Canvas(props: Props) {
+export const Canvas = memo(function Canvas(props: Props) {
+  const { acts } = props;
+  const onToggle = useCallback((key: string) => acts.current.onToggle(key), [acts]);
   return (
     <ReactFlowProvider>
-      <Toggling.Provider value={props.onToggle}>
+      <Toggling.Provider value={onToggle}>
         <Flow {...props} />
       </Toggling.Provider>
     </ReactFlowProvider>
   );
-}
+});
 
-function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: Props) {
+function Flow({ graph, at, marks, opened, layoutId, place, acts }: Props) {
   const flow = useRef<ReactFlowInstance<Node, Edge> | null>(null);
   const near = useMemo(() => nearKeys(graph, marks.selected), [graph, marks.selected]);
   const things = useMemo(() => graph.nodes.map((node) => flowNode(node, at, marks, opened, near)), [graph, at, marks, opened, near]);
@@ -72,6 +81,8 @@ function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: P
   const ground = useMemo(() => groundOf(nodes), [nodes]);
   const first = useGiven(nodes, roomIn(place.current), FIT);
   const [isCloseUp, setIsCloseUp] = useState(false);
+  const isPart = isCloseUp && nodes.length > FEW;
+  const panning = usePanning(place, isPart);
 
   useEffect(() => {
     const frame = requestAnimationFrame(() => void flow.current?.fitView(FIT));
@@ -99,22 +110,24 @@ function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: P
         flow.current = made as ReactFlowInstance<Node, Edge>;
       }}
       defaultViewport={first}
+      viewport={first}
+      onViewportChange={panning.onViewportChange}
       minZoom={0.05}
       maxZoom={2}
       nodesDraggable={false}
       nodesConnectable={false}
       elementsSelectable={false}
       edgesFocusable={false}
-      onlyRenderVisibleElements={isCloseUp && nodes.length > FEW}
-      onNodeClick={(_, node) => onSelect(ownerOf(node))}
+      onlyRenderVisibleElements={isPart}
+      onNodeClick={(_, node) => acts.current.onSelect(ownerOf(node))}
       onNodeDoubleClick={(_, node) => {
-        if (node.type === "thing") onOpen((node.data as NodeData).node);
+        if (node.type === "thing") acts.current.onOpen((node.data as NodeData).node);
       }}
-      onPaneClick={() => onSelect(null)}
-      onMove={(event) => place.current?.toggleAttribute("data-moving", isDrag(event))}
+      onPaneClick={() => acts.current.onSelect(null)}
+      onMove={panning.onMove}
       onMoveEnd={(_, { zoom }) => {
-        place.current?.removeAttribute("data-moving");
-        setIsCloseUp(isPart(ground, roomIn(place.current), zoom));
+        panning.settle();
+        setIsCloseUp(isCloser(ground, roomIn(place.current), zoom));
       }}
       zoomOnDoubleClick={false}
       attributionPosition="top-right"
@@ -129,13 +142,8 @@ function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: P
 }
 
 /** Whether less than half of the map is in sight: then it costs less to draw only that. */
-function isPart(whole: Size, room: Size | null, zoom: number): boolean {
+function isCloser(whole: Size, room: Size | null, zoom: number): boolean {
   return room !== null && (room.width * room.height) / zoom ** 2 < (whole.width * whole.height) / 2;
-}
-
-/** A mouse or one finger; two of them zoom. */
-function isDrag(event: MouseEvent | TouchEvent | null): boolean {
-  return event !== null && ("touches" in event ? event.touches.length === 1 : event.type === "mousemove");
 }
 
 /** The node of the map that a piece belongs to: a piece is a part of its application. */

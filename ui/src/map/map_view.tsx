@@ -15,7 +15,7 @@ import { thingPath, viewOfKind } from "../model/route";
 import { Command, Message, Notice } from "../shell/parts";
 import { Resource, Stale } from "../shell/resource";
 import { go, useIsNarrow, useRoute } from "../shell/router";
-import { Canvas } from "./canvas";
+import { type Acts, Canvas } from "./canvas";
 import { Legend } from "./legend";
 import { NeighbourList } from "./neighbour_list";
 import { SidePanel } from "./side_panel";
@@ -135,7 +135,7 @@ function Picture(props: {
     }),
     [graph, view.focus, view.focusKind, view.selected, view.asOf, laid, paused, changes, shownFigures],
   );
-  const selected = graph.nodes.find((node) => node.key === view.selected) ?? null;
+  const selected = view.selected === null ? null : (graph.nodes.find((node) => node.key === view.selected) ?? null);
 
   function toggle(key: string): void {
     const others = view.expanded.filter((one) => one !== key);
@@ -163,6 +163,10 @@ function Picture(props: {
     else if (node.name !== null) change({ focus: node.name, focusKind: node.kind });
   }
 
+  const newest: Acts = { onSelect: (key) => change({ selected: key }), onOpen: open, onToggle: toggle };
+  const acts = useRef(newest);
+  acts.current = newest;
+
   return (
     <>
       <div className="map-canvas" ref={place} onKeyDownCapture={onKey} data-layout={laid === null ? "pending" : laid.layoutId} data-expanded={insides.opened.size} tabIndex={-1}>
@@ -184,9 +188,7 @@ function Picture(props: {
             opened={insides.opened}
             layoutId={laid.layoutId}
             place={place}
-            onSelect={(key) => change({ selected: key })}
-            onOpen={open}
-            onToggle={toggle}
+            acts={acts}
           />
         )}
         <Legend summary={props.isProvisional ? `${summary(graph)} · ${PROVISIONAL}` : summary(graph)} hasPaused={marks.paused.size > 0} changes={changes === null ? null : differenceSummary(changes)} />
