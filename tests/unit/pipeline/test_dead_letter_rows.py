@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from headgate.pipeline.derived import dead_letter_sources as sources
-from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, letter_row
+from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, letter_row, read_each
 from headgate.pipeline.derived.dead_letter_sources import set_source_state, source_rounds
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic
 from headgate.pipeline.derived.dead_letters import add_copy, dead_letter_row
@@ -106,3 +107,31 @@ def test_a_run_reads_unknown_records_first_and_a_bounded_number_of_all(monkeypat
         (True, -80, "a", 0, (70, 80)),
     ]
     assert source_rounds(wanted) == [{("a", 0): (0, 10), ("b", 0): (40, 50)}, {("a", 0): (90, 100)}]
+
+
+def test_one_topic_that_cannot_be_read_does_not_keep_the_others_from_being_read() -> None:
+    asked: list[set[str]] = []
+
+    def read(ranges: Ranges) -> list[dict[str, Any]]:
+        topics = {topic for topic, _ in ranges}
+        asked.append(topics)
+        if "closed" in topics:
+            raise PySparkException("org.apache.kafka: Not authorized to access topics: [closed]\n  at ...")
+        return [{"dlq_topic": topic, "dlq_partition": number} for topic, number in ranges]
+
+    part = {("a", 0): (0, 5), ("closed", 0): (0, 5), ("a", 1): (0, 5), ("b", 0): (2, 3)}
+    rows, unread = read_each(part, read)
+    assert asked == [{"a", "b", "closed"}, {"a"}, {"b"}, {"closed"}]
+    assert [(row["dlq_topic"], row["dlq_partition"]) for row in rows] == [("a", 0), ("a", 1), ("b", 0)]
+    assert unread == {"closed": "org.apache.kafka: Not authorized to access topics: [closed]"}
+    asked.clear()
+    assert read_each({("a", 0): (0, 5), ("b", 0): (2, 3)}, read)[1] == {}
+    assert asked == [{"a", "b"}], "readable topics are read together"
+
+
+def test_a_full_disk_is_no_problem_of_a_topic() -> None:
+    def read(_ranges: Ranges) -> list[dict[str, Any]]:
+        raise PySparkException("java.io.IOException: No space left on device")
+
+    with pytest.raises(PySparkException):
+        read_each({("a", 0): (0, 5)}, read)

@@ -178,6 +178,33 @@ def test_a_derivation_that_is_killed_is_repaired(
     assert scene.log.health.problems() == {}
 
 
+def test_what_a_derivation_had_to_leave_out_is_a_problem_until_a_run_without_it(scene: Scene) -> None:
+    derive, left_out = scene.derive, ["the topic x cannot be read"]
+
+    def some(run: DerivedRun) -> None:
+        derive(run)
+        for text in left_out:
+            run.add_problem(text)
+
+    scene.derivation = Derivation(name="d", sources=(SOURCE,), results=RESULTS, derive=some)
+    scene.add_app("a")
+    scene.start()
+    assert not scene.run()
+    assert scene.topics() == {name: ["a"] for name in RESULTS}, "the rest is there"
+    problem = {"derived d": "derived d: the topic x cannot be read"}
+    assert scene.log.health.problems() == problem
+    scene.run()
+    assert (len(scene.runs), scene.log.health.problems()) == (1, problem), "it did not run"
+    scene.log.health.set_problem("derived d", "the tables could not be read")
+    assert scene.run(), "that is over"
+    assert scene.log.health.problems() == problem
+    assert [row["problem"] for row in scene.rows("pipeline_runs") if row["problem"]] == list(problem.values())
+    left_out.clear()
+    scene.add_app("b")
+    assert scene.run()
+    assert scene.log.health.problems() == {}
+
+
 def test_a_derivation_that_ends_because_of_a_stop_is_no_problem(scene: Scene) -> None:
     stop = Event()
 

@@ -5,16 +5,18 @@ asked for. What a dead letter says is read by the pure parser of `dead_letters.m
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headgate.config.model import Config
 from headgate.dead_letters.model.headers import MAX_NAME, read_headers
+from headgate.pipeline.batches import disk_full_error
 from headgate.pipeline.fact_rows import utf8_text
 from headgate.pipeline.queries import java_client_options
 
@@ -73,6 +75,30 @@ def read_letters(session: SparkSession, config: Config, ranges: Ranges) -> DataF
     )
     at_once = session.sparkContext.defaultParallelism
     return needed.coalesce(at_once).mapInArrow(_parse, from_arrow_schema(LETTER_SCHEMA))
+
+
+def read_each(
+    ranges: Ranges, read: Callable[[Ranges], list[dict[str, Any]]]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The rows that `read` returns for these ranges, and why a topic could not be read, by topic.
+
+    Offsets need only DESCRIBE, so a topic may be unreadable that has them: after a failure topics are read one by one.
+    """
+    try:
+        return read(ranges), {}
+    except PySparkException as failure:
+        topics = sorted({topic for topic, _ in ranges})
+        if disk_full_error(failure) is not None:
+            raise
+        if len(topics) == 1:
+            return [], {topics[0]: next(iter(str(failure).splitlines()), type(failure).__name__)}
+    rows: list[dict[str, Any]] = []
+    unread: dict[str, str] = {}
+    for name in topics:
+        of_topic, problems = read_each({place: ranges[place] for place in ranges if place[0] == name}, read)
+        rows += of_topic
+        unread |= problems
+    return rows, unread
 
 
 def read_sources(session: SparkSession, config: Config, ranges: Ranges) -> DataFrame:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 from headgate.dead_letters.model.clusters import Letter, LetterCluster, clusters_of, pauses_of
 from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts, Pause
 from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
-from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_letters
+from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_each, read_letters
 from headgate.pipeline.derived.dead_letter_sources import join_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
 from headgate.pipeline.derived.derivation import HOUR_MS, Derivation, DerivedRun
@@ -74,8 +74,15 @@ def _read_new_letters(run: DerivedRun, catalog: TopicCatalog, names: Sequence[st
         }
         if not part:
             return found
-        found |= _add_letters(run, catalog, part, found)
-        next_offsets |= {place: end for place, (_, end) in part.items()}
+        added, unread = _add_letters(run, catalog, part, found)
+        found |= added
+        next_offsets = {
+            place: part[place][1] if place in part else begin
+            for place, begin in next_offsets.items()
+            if place[0] not in unread
+        }
+        for name, text in unread.items():
+            run.add_problem(f"the dead letters in {name} cannot be read, and are left out: {text}")
 
 
 def _start(run: DerivedRun, topic: KnownTopic, partition: int) -> int:
@@ -85,17 +92,23 @@ def _start(run: DerivedRun, topic: KnownTopic, partition: int) -> int:
     return first if known is None or not first <= known <= end else known
 
 
-def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Collection[LetterKey]) -> set[LetterKey]:
-    """Add the dead letters of a part to the table; `known` are those that this run has added before."""
+def _add_letters(
+    run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Collection[LetterKey]
+) -> tuple[set[LetterKey], dict[str, str]]:
+    """Add the dead letters of a part to the table; `known` are those that this run has added before.
+
+    Returns their keys, and why a topic could not be read, by topic: the next run begins where it was.
+    """
     rows: dict[LetterKey, Row] = {}
-    for letter in read_letters(run.session, run.config, part).toArrow().to_pylist():
+    letters, unread = read_each(part, lambda some: read_letters(run.session, run.config, some).toArrow().to_pylist())
+    for letter in letters:
         topic = catalog.topic(letter["dlq_topic"])
         if topic is not None:
             row = dead_letter_row(letter, topic, catalog.listing.cluster)
             add_copy(rows, row)
     for (name, partition), (_, end) in part.items():
         topic = catalog.topic(name)
-        if topic is not None:
+        if topic is not None and name not in unread:
             run.keep_position(f"{topic.topic_id}/{partition}", end)
     keys = pa.Table.from_pylist([_key_of(row) for row in rows.values()], _key_schema())
     for old in _stored_with(run, keys):
@@ -104,7 +117,7 @@ def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Co
             rows[_identity(old)] = old | {"copies": old["copies"] + new["copies"], "withdrawn": False}
     made = pa.Table.from_pylist(list(rows.values()), table_named(_LETTERS).columns)
     run.replace(_LETTERS, made, within=keys, is_last=False)
-    return set(rows)
+    return set(rows), unread
 
 
 def _stored_with(run: DerivedRun, keys: pa.Table) -> list[Row]:

@@ -124,6 +124,7 @@ class DerivedRun:
         self.session = context.session
         self.now_ms = now_ms
         self.rows_written = 0
+        self.problems: list[str] = []
         numbers = {} if derivation.daily else {name: one.version for name, one in versions.items()}
         self.made_from = MadeFrom(versions=numbers, hour=derivation.hour_of(now_ms))
         self._derivation = derivation
@@ -181,6 +182,10 @@ class DerivedRun:
             return None
         with self._context.writers.writer(self._derivation.results[-1]) as writer:
             return writer.transaction(self._derivation.position_name(name))
+
+    def add_problem(self, text: str) -> None:
+        """Report what this run had to leave out; what it could do is done."""
+        self.problems.append(text)
 
     def keep_position(self, name: str, number: int) -> None:
         """Commit this number with the next rows of the last result, so that both are there or neither."""

@@ -47,6 +47,7 @@ class DerivedTables:
         self._exporter = exporter
         self._sources = SourceTables(context.config.tables.path)
         self._done: dict[str, tuple[list[str], MadeFrom]] = {}  # also of runs that changed nothing and made no commit
+        self._left_out: dict[str, list[str]] = {}  # by the last run of each derivation
 
     def run(self, cluster: str, stop: Event) -> None:
         """Run all derivations whose sources have changed, each once in its minutes, until stopped."""
@@ -75,8 +76,11 @@ class DerivedTables:
         self._log.end(run, "done" if all(went_well) else "failed")
         return all(went_well)
 
-    def make_anew(self, derivation: Derivation) -> None:
-        """Make all results of a derivation anew; a table of another schema is removed first."""
+    def make_anew(self, derivation: Derivation) -> list[str]:
+        """Make all results of a derivation anew, and return what had to be left out.
+
+        A table of another schema is removed first.
+        """
         for name in reversed(derivation.results):  # the last one says from what all were made
             stored = StoredTable(self._context.config.tables.path, table_named(name))
             try:
@@ -84,20 +88,23 @@ class DerivedTables:
             except TableError:
                 remove_folder(stored.folder)
         versions = self._sources.versions(derivation.sources)
-        self._derive(derivation, versions, self._new_run(derivation, versions, None))
+        return self._derive(derivation, versions, self._new_run(derivation, versions, None))
 
     def _try_to_derive(self, derivation: Derivation, run: PipelineRun, stop: Event) -> bool:
-        """False when it failed, and not because its jobs were cancelled."""
+        """False when it failed or left something out, and not because its jobs were cancelled."""
         subject = f"derived {derivation.name}"
         try:
-            self._derive_if_changed(derivation)
+            problems = self._derive_if_changed(derivation)
         except HeadgateError as failure:
-            if stop.is_set():
-                return True
-            self._log.add_problem(run, subject, f"{subject}: {failure}", table=derivation.results[-1])
-            return False
+            problems = [str(failure)]
+        if stop.is_set():
+            return True
         self._log.health.clear_problem(subject)
-        return True
+        for text in self._left_out.get(derivation.name, ()) if problems is None else ():
+            self._log.health.set_problem(subject, f"{subject}: {text}")  # it has its row
+        for text in problems or ():
+            self._log.add_problem(run, subject, f"{subject}: {text}", table=derivation.results[-1])
+        return not problems
 
     def _try_to_export(self, cluster: str, run: PipelineRun) -> bool:
         if self._exporter is None:
@@ -112,21 +119,20 @@ class DerivedTables:
             print_message(f"openlineage: {sent} jobs sent")
         return True
 
-    def _derive_if_changed(self, derivation: Derivation) -> None:
+    def _derive_if_changed(self, derivation: Derivation) -> list[str] | None:
+        """What the run had to leave out; None when it did not run, because nothing has changed."""
         versions = self._sources.versions(derivation.sources)
         if not versions:
-            return
+            return None
         try:
             self._sources.versions(derivation.results)
         except TableVersionError:  # all of their rows follow from other tables
             print_message(f"{QUERY}: {derivation.name}: tables of another release are made anew")
-            self.make_anew(derivation)
-            return
+            return self.make_anew(derivation)
         ids, done = self._done.get(derivation.name, ([], None))
         since = done if ids == _ids(versions) else derivation.made_from(versions, self._context.writers)
         run = self._new_run(derivation, versions, since)
-        if since != run.made_from:
-            self._derive(derivation, versions, run)
+        return None if since == run.made_from else self._derive(derivation, versions, run)
 
     def _new_run(
         self, derivation: Derivation, versions: Mapping[str, SourceVersion], since: MadeFrom | None
@@ -134,7 +140,7 @@ class DerivedTables:
         now_ms = self._clock.epoch_ms()
         return DerivedRun(derivation, self._context, now_ms=now_ms, versions=versions, since=since)
 
-    def _derive(self, derivation: Derivation, versions: Mapping[str, SourceVersion], run: DerivedRun) -> None:
+    def _derive(self, derivation: Derivation, versions: Mapping[str, SourceVersion], run: DerivedRun) -> list[str]:
         started = self._clock.monotonic()
         try:
             derivation.derive(run)
@@ -145,9 +151,11 @@ class DerivedTables:
             text = f"the derivation failed: {type(failure).__name__}: {first}"
             raise disk_full_error(failure) or ClusterError(text) from failure
         self._done[derivation.name] = _ids(versions), run.made_from
+        self._left_out[derivation.name] = run.problems
         if run.rows_written:
             took_ms = round((self._clock.monotonic() - started) * 1000)
             print_message(f"{QUERY}: {derivation.name}: {run.rows_written} rows changed, {took_ms} ms")
+        return run.problems
 
 
 def _ids(versions: Mapping[str, SourceVersion]) -> list[str]:
