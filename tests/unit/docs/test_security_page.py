@@ -196,3 +196,10 @@ def size(number: int) -> str:
 )
 def test_the_numbers_are_those_of_the_code(words: str) -> None:
     assert words in PAGE
+
+
+def test_the_latency_under_an_unbounded_attack_is_that_of_the_last_soak() -> None:
+    soak = (ROOT / "bench" / "SOAK.md").read_text("utf-8")
+    found = re.search(r"^\| mutated, full speed \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", soak, re.MULTILINE)
+    assert found is not None
+    assert f"the p99 of another client was {float(found[1]):.0f} ms (`bench/SOAK.md`)" in PAGE
