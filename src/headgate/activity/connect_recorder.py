@@ -34,14 +34,26 @@ class ConnectRecorder:
     """`clusters` are the status topics by the principals of the workers."""
 
     def __init__(
-        self, clusters: Mapping[str, Sequence[ConnectStatusTopic]], topics: TopicResolver, clock: Clock
+        self,
+        clusters: Mapping[str, Sequence[ConnectStatusTopic]],
+        topics: TopicResolver,
+        clock: Clock,
+        *,
+        most_pending: int = _MOST_PENDING,
     ) -> None:
+        """`most_pending` uses wait for each cluster, so that one that cannot be written leaves the others theirs."""
         self._clusters = clusters
         self._topics = topics
         self._clock = clock
-        self._pending: dict[tuple[str, str, TopicRef], tuple[int, int]] = {}  # task and time of the first use
+        self._most_pending = most_pending
+        # By cluster: task and time of the first use.
+        self._pending: dict[ConnectStatusTopic, dict[tuple[str, TopicRef], tuple[int, int]]] = {
+            status: {} for some in clusters.values() for status in some
+        }
+        self._full: set[ConnectStatusTopic] = set()  # clusters of which it is logged that uses are dropped
         self._has_pending = asyncio.Event()
         self.recorded = 0
+        self.dropped = 0
 
     def on_used(self, intervals: Sequence[Interval]) -> None:
         """Queue the intervals that were used in the last second, if they are those of connectors and new."""
@@ -50,15 +62,27 @@ class ConnectRecorder:
             if principal is None or principal not in self._clusters or interval.actor.kind != "connector":
                 continue
             found = connector_client(interval.client.client_id)
-            if found is None or self._is_recorded(principal, found.connector, interval.topic.name):
+            if found is None:
                 continue
-            if len(self._pending) < _MOST_PENDING:
-                key = (principal, found.connector, interval.topic)
-                self._pending.setdefault(key, (found.task, self._clock.epoch_ms()))
-                self._has_pending.set()
+            name = interval.topic.name
+            for status in self._clusters[principal]:
+                if name is None or status.is_missing(name, found.connector):
+                    self._add(status, (found.connector, interval.topic), found.task)
 
-    def _is_recorded(self, principal: str, connector: str, topic: str | None) -> bool:
-        return topic is not None and not any(one.is_missing(topic, connector) for one in self._clusters[principal])
+    def _add(self, status: ConnectStatusTopic, key: tuple[str, TopicRef], task: int) -> None:
+        pending = self._pending[status]
+        if key in pending or len(pending) < self._most_pending:
+            pending.setdefault(key, (task, self._clock.epoch_ms()))
+            self._has_pending.set()
+            return
+        self.dropped += 1
+        if status not in self._full:
+            self._full.add(status)
+            log.warning(
+                "too many active topics wait to be recorded, dropping others",
+                topic=status.status_topic,
+                waiting=len(pending),
+            )
 
     async def run(self) -> None:
         """Write pending records for ever."""
@@ -75,24 +99,25 @@ class ConnectRecorder:
             )
 
     async def _write_pending(self) -> None:
-        pending = list(self._pending.items())
-        await self._topics.resolve([topic for (_, _, topic), _ in pending])
-        failed: dict[ConnectStatusTopic, ClusterError] = {}  # one that fails does not hold up the others
-        for key, (task, at_ms) in pending:
-            principal, connector, topic = key
-            # Without a name the use is dropped: the next one, when the name is known, is recorded.
-            clusters = self._clusters[principal] if topic.name is not None else ()
-            for status in clusters:
-                if status in failed:
-                    continue
-                used = TopicUsed(topic=topic.name or "", connector=connector, task=task, discover_timestamp_ms=at_ms)
-                try:
-                    if await status.record(used):
-                        self.recorded += 1
-                        log.info("active topic recorded", connector=connector, topic=topic.name, task=task)
-                except ClusterError as failure:
-                    failed[status] = failure
-            if failed.keys().isdisjoint(clusters):
-                del self._pending[key]
-        if failed:
-            raise next(iter(failed.values()))
+        pending = {status: list(uses.items()) for status, uses in self._pending.items()}
+        await self._topics.resolve([topic for uses in pending.values() for (_, topic), _ in uses])
+        failure: ClusterError | None = None  # a cluster that fails does not hold up the others
+        for status, uses in pending.items():
+            try:
+                for (connector, topic), (task, at_ms) in uses:
+                    # Without a name the use is dropped: the next one, when the name is known, is recorded.
+                    if topic.name is not None:
+                        used = TopicUsed(topic=topic.name, connector=connector, task=task, discover_timestamp_ms=at_ms)
+                        await self._record(status, used)
+                    del self._pending[status][connector, topic]
+            except ClusterError as problem:
+                failure = failure or problem
+            else:
+                self._full.discard(status)
+        if failure is not None:
+            raise failure
+
+    async def _record(self, status: ConnectStatusTopic, used: TopicUsed) -> None:
+        if await status.record(used):
+            self.recorded += 1
+            log.info("active topic recorded", connector=used.connector, topic=used.topic, task=used.task)

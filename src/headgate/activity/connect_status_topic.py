@@ -64,7 +64,7 @@ class ConnectStatusTopic:
         """
         clients = source if isinstance(source, SharedClients) else SharedClients(lambda: source)
         self._own_clients = None if isinstance(source, SharedClients) else clients
-        self._status_topic = status_topic
+        self.status_topic = status_topic
         self._config_topic = config_topic
         self.topics = ActiveTopics()
         self._connectors = ConnectorConfigs()
@@ -117,7 +117,7 @@ class ConnectStatusTopic:
         """Why the active topics are unknown or may be outdated; None if they are not."""
         found = self._status.problem
         if found is None and not self.is_ready:
-            found = f"{self._status_topic} has not been read to its end yet"
+            found = f"{self.status_topic} has not been read to its end yet"
         if found is None and self._configs is not None:
             found = self._configs.problem
             if found is None and not self._configs.replayed.is_set():
@@ -171,7 +171,7 @@ class ConnectStatusTopic:
             raise ClusterError(f"the active topics are not known yet: {self.problem}")
 
     async def _append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        appends = (self._writer.append(self._status_topic, key, value) for key, value in records)
+        appends = (self._writer.append(self.status_topic, key, value) for key, value in records)
         outcomes = await asyncio.gather(*appends, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -183,7 +183,7 @@ class ConnectStatusTopic:
                     await self._status.reached(position.offset, position.partition)
         except TimeoutError:
             raise ClusterError(
-                f"records written to {self._status_topic} were not read back within {_READ_BACK_S:g} s"
+                f"records written to {self.status_topic} were not read back within {_READ_BACK_S:g} s"
             ) from None
 
     async def _reset_deleted(self, configs: FactReader[list[ConnectorConfigured] | None]) -> None:

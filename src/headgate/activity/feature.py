@@ -35,6 +35,11 @@ class ActivityFeature(Feature):
         MetricFamily("headgate_activity_unreadable", "counter", "Requests and responses that could not be parsed"),
         MetricFamily("headgate_activity_facts", "counter", "Facts of activity, written or lost", ("outcome",)),
         MetricFamily("headgate_activity_recorded", "counter", "Active topics recorded in Connect's status topics"),
+        MetricFamily(
+            "headgate_activity_unrecorded",
+            "counter",
+            "Uses of connectors that were dropped because too many waited for Connect's status topic",
+        ),
         MetricFamily("headgate_activity_skipped", "counter", "Records of Connect's status topics that are not valid"),
     )
 
@@ -109,5 +114,6 @@ class ActivityFeature(Feature):
             ("headgate_activity_facts", ("written",)): service.written,
             ("headgate_activity_facts", ("lost",)): service.lost + intervals.lost,
             ("headgate_activity_recorded", ()): 0 if self._recorder is None else self._recorder.recorded,
+            ("headgate_activity_unrecorded", ()): 0 if self._recorder is None else self._recorder.dropped,
             ("headgate_activity_skipped", ()): sum(one.skipped.count for one in self._status_topics),
         }

@@ -52,6 +52,7 @@ class Cluster:
         self.topics = ActiveTopics()
         self.records: list[TopicUsed] = []
         self.connectors = {"src-b"}
+        self.status_topic = "connect-status"
 
     async def look_up(self, names: Sequence[str], ids: Sequence[bytes]) -> list[tuple[str, bytes]]:
         self.lookups += 1
@@ -105,13 +106,13 @@ class World:
             self.tracker.touch(interval)
 
     @asynccontextmanager
-    async def recording(self, *clusters: Cluster) -> AsyncIterator[None]:
+    async def recording(self, *clusters: Cluster, most_pending: int = 100) -> AsyncIterator[ConnectRecorder]:
         statuses: list[Any] = list(clusters or (self.cluster,))
-        recorder = ConnectRecorder({"User:connect": statuses}, self.topics, SystemClock())
+        recorder = ConnectRecorder({"User:connect": statuses}, self.topics, SystemClock(), most_pending=most_pending)
         self.service.on_used = recorder.on_used
         self.service.spawn(recorder.run)
         async with self.service.running():
-            yield
+            yield recorder
 
 
 async def test_a_first_use_is_written_at_once_with_the_name_of_its_topic() -> None:
@@ -319,6 +320,21 @@ async def test_a_cluster_that_cannot_be_written_does_not_hold_up_another() -> No
         world.use(ID_2, client_id="connector-producer-src-b-0")
         await until(lambda: len(world.cluster.records) == 2)
     assert not other.records
+
+
+async def test_a_cluster_that_stays_away_leaves_the_others_room_and_what_it_drops_is_logged_once_and_counted(
+    logs: list[EventDict],
+) -> None:
+    world, other = World(), Cluster()
+    other.is_away, other.status_topic = True, "other-status"
+    async with world.recording(other, world.cluster, most_pending=1) as recorder:
+        for number, topic in enumerate((ID_1, ID_2), 1):
+            world.use(topic, client_id="connector-producer-src-b-0", number=number)
+            await until(lambda: len(world.cluster.records) == number)  # noqa: B023
+        world.use(b"3" * 16, client_id="connector-producer-src-b-0", number=3)
+        await until(lambda: recorder.dropped >= 2)
+    dropping = [one for one in logs if one["event"] == "too many active topics wait to be recorded, dropping others"]
+    assert [(one["topic"], one["waiting"]) for one in dropping] == [("other-status", 1)]
 
 
 async def test_a_client_of_another_principal_is_not_recorded_as_a_connector() -> None:
