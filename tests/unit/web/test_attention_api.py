@@ -263,3 +263,42 @@ async def test_the_pipeline_itself_is_never_what_changed_before(tmp_path: Path) 
     of_users = [("application", name) for name in ("mixed", "totals", "twice")]
     assert await causes() == [*of_users, ("share_group", "facts")]
     assert ("application", "facts") in await causes(facts_prefix="other.")
+
+
+async def test_what_changed_before_is_about_the_topics_of_the_item(tmp_path: Path) -> None:
+    """Trips of groups that share none of them say nothing, and what writes them comes first."""
+    edges = [
+        use("refunds", "orders", "read", "share_group"),
+        use("shipping", "orders", "read", "share_group"),
+        use("elsewhere", "clicks", "read", "share_group"),
+        use("shop", "orders", "write"),
+        use("far", "clicks", "write"),
+    ]
+    write(tmp_path, "lineage_edges", edges)
+    write(tmp_path, "applications", [])
+    write(tmp_path, "app_io", [])
+    happened = [
+        ("application", "shop", "topology_changed", 20),
+        ("application", "far", "topology_changed", 3),
+        ("topic", "clicks", "operation", 4),
+        ("share_group", "shipping", "tripped", 2),
+        # A share group of the name of an application that writes the topic, and one of which no topic is known.
+        *(("share_group", name, event, 1) for name in ("shop", "unknown") for event in ("tripped", "resumed")),
+        *(("share_group", "elsewhere", event, 1) for event in ("tripped", "paused", "resumed", "operation")),
+    ]
+    rows: list[Row] = [
+        {"event_id": f"c-{number}", "subject_kind": kind, "subject": name, "event": event, "detail": "{}"}
+        | {"at": TWO - minutes * MINUTE}
+        for number, (kind, name, event, minutes) in enumerate(happened)
+    ]
+    write(tmp_path, "changes", rows)
+    tables = EstateTables(tmp_path, FakeClock(TWO))
+    refunds = (await attention(ApiStage(tables, FakeClock(TWO), share_port=FakeShares.of_the_shop()))).items[0]
+    await tables.close()
+    assert [(cause.what, cause.subject) for cause in refunds.causes] == [
+        ("topology_changed", "shop"),
+        ("tripped", "shipping"),
+        ("topology_changed", "far"),
+        ("operation", "clicks"),
+    ]
+    assert refunds.causes_left_out == 0

@@ -5,7 +5,7 @@ neither the growth of its dead letters nor its lag is listed: both follow from w
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -44,6 +44,8 @@ _LEAST_LAG: Final = 1_000
 _KIND_OF_GROUP: Final = {"share": SHARE_GROUP, "streams": STREAMS}
 _DISABLED: Final = "share_groups.enable is false in the configuration of this process"
 _OF_APPLICATION: Final = frozenset({STREAMS, SPARK})
+# The story of a group: of another one it matters only where both use a topic.
+_OF_A_BREAKER: Final = frozenset({"tripped", "paused", "resumed", "operation"})
 
 Row = dict[str, Any]
 
@@ -167,6 +169,7 @@ class _Attention:
     estate: LoadedEstate | None
     groups: set[str] | None
     own_queries: frozenset[str]
+    topics: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # of actors, as far as they were asked for
 
     def document(self, limit: int) -> Row:
         stopped = {item["subject"] for item in self.paused}
@@ -275,8 +278,11 @@ class _Attention:
         return items, sum(len(rows) for rows in new.values()), older
 
     def _changes_before(self, item: Row) -> Row:
-        """The last changes in the half hour before; a group's own trips and pauses are its story, not its cause."""
-        since = item["since"]
+        """The last changes in the half hour before, those of writers of its topics first.
+
+        A group's own trips and pauses are its story, not its cause, and so are those of groups with other topics.
+        """
+        since, topics = item["since"], self._topics(item["subject_kind"], item["subject"])
         found = [
             row
             for row in self.facts.changes
@@ -284,10 +290,38 @@ class _Attention:
             and self.names.has(row["subject"])
             and not (row["subject_kind"] == "application" and row["subject"] in self.own_queries)
             and (row["subject"] != item["subject"] or row["event"] in {"config_changed", "topology_changed"})
+            and (row["subject_kind"] != SHARE_GROUP or self._is_related(row, topics))
         ]
+        writers = self._writers(item["subject_kind"], item["subject"]) if found else frozenset()
+        found.sort(key=lambda row: (row["subject_kind"], row["subject"]) not in writers)
         causes = [
             {"what": row["event"], "subject_kind": row["subject_kind"], "subject": row["subject"]}
             | {"topic": None, "at": row["at"], "likelihood": None, "detail": _detail(row["detail"], self.names)}
             for row in found[:_MOST_CAUSES]
         ]
         return {"causes": causes, "causes_left_out": len(found) - len(causes)}
+
+    def _is_related(self, row: Row, topics: set[str]) -> bool:
+        return row["event"] not in _OF_A_BREAKER or not topics.isdisjoint(self._topics(SHARE_GROUP, row["subject"]))
+
+    def _topics(self, kind: str, name: str) -> set[str]:
+        """The visible topics that it uses; none where it is not on the map."""
+        known = self.topics.get((kind, name))
+        if known is None:
+            known = self.topics[kind, name] = set()
+            if self.estate is not None and self.estate.map.has(kind, name):
+                used = (topic for uses in self.estate.map.uses(kind, name) for _, topic, _ in uses)
+                known.update(filter(self.names.has, used))
+        return known
+
+    def _writers(self, kind: str, name: str) -> frozenset[tuple[str, str]]:
+        """What writes the topics that it reads, as the subjects of changes."""
+        if self.estate is None or not self.estate.map.has(kind, name):
+            return frozenset()
+        read, _ = self.estate.map.uses(kind, name)
+        written = (self.estate.map.uses(TOPIC, topic)[0] for _, topic, _ in read if self.names.has(topic))
+        return frozenset(
+            ("application" if writer in _OF_APPLICATION else writer, name)
+            for uses in written
+            for writer, name, _ in uses
+        )
