@@ -64,9 +64,14 @@ class Rights:
             WeakKeyDictionary()
         )
 
-    async def ask(self, session: Session, right: GroupRight, group: str, *, deadline: float = 5.0) -> int:
-        """The broker's error code: 30 when the client lacks the right. `ClusterError` when the broker did not say."""
-        found = self._valid(session, right, group)
+    async def ask(
+        self, session: Session, right: GroupRight, group: str, *, deadline: float = 5.0, afresh: bool = False
+    ) -> int:
+        """The broker's error code: 30 when the client lacks the right. `ClusterError` when the broker did not say.
+
+        `afresh`: no verdict that is kept is used.
+        """
+        found = None if afresh else self._valid(session, right, group)
         if found is not None:
             return found
         code = await _probe(session, right, group, deadline)

@@ -164,11 +164,15 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
 
     def _failed(self, failure: Exception, request: RequestFrame, group: str) -> Answer:
         """A request that fails here passes, except one that would acquire records of a paused group."""
-        is_fetch = self.request_type is ShareFetchRequest
-        if not is_fetch or not (self._service.is_opening or self._service.is_paused(group)):
+        if not self._may_pass_a_pause(group):
             raise failure
         self._service.report_failure(failure)
         return Answer(self._error(request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _may_pass_a_pause(self, group: str) -> bool:
+        """Whether the request, forwarded as it is now, may acquire records of a paused group."""
+        is_paused = self._service.is_opening or self._service.is_paused(group)
+        return is_paused and self.request_type is ShareFetchRequest
 
     def _invalid(self, request: RequestFrame) -> Answer:
         """Not forwarded: a broker that can decode it would let it acquire records of a paused group."""
@@ -194,9 +198,12 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         """Read the request after the broker has answered a probe for READ on its group."""
         try:
             if not self._rights.has(session, GroupRight.READ, group):
-                code = await self._rights.ask(session, GroupRight.READ, group, deadline=_PROBE_S)
+                # The right may have been granted since a denial that is kept, and may be granted behind the probe.
+                afresh = self._may_pass_a_pause(group)
+                code = await self._rights.ask(session, GroupRight.READ, group, deadline=_PROBE_S, afresh=afresh)
                 if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                    return Forward()  # the broker refuses it
+                    refusal = Answer(self._error(request.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+                    return refusal if self._may_pass_a_pause(group) else Forward()  # the broker refuses it
                 self._rights.note(session, GroupRight.READ, group, code)
             if len(request.body) <= SMALL_BYTES:
                 read = self._parse(request)

@@ -19,6 +19,7 @@ from tests.unit.proxy.stage import until
 from tests.unit.share_groups.fake_kafka import trip
 from tests.unit.share_groups.scene import (
     ACCEPT,
+    DENIED,
     FETCH,
     GROUP,
     REJECT,
@@ -89,6 +90,21 @@ async def test_only_a_paused_group_is_told_to_acquire_nothing() -> None:
         on.resume()
         asked, _ = await on.fetch(fetching(), fetched())
         assert asked.max_bytes == 1 << 20
+
+
+async def test_a_right_that_was_granted_a_moment_ago_does_not_get_around_a_pause() -> None:
+    """A denial that is kept for some seconds says nothing of now: the broker would accept the fetch as it came."""
+    async with scene() as on:
+        on.pause()
+        on.broker.code = DENIED
+        for probes in (1, 2):
+            await on.send(fetching())
+            assert await on.broker.is_quiet(), "not forwarded: the right may be granted behind the probe"
+            assert await on.fetched() == fetched(error_code=DENIED, lock_ms=0)
+            assert on.broker.probes == probes
+        on.broker.code = 25
+        asked, _ = await on.fetch(fetching(), fetched())
+        assert asked.max_bytes == 0
 
 
 async def test_the_answer_waits_as_long_as_the_client_would_have_and_no_longer() -> None:
