@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.breaker.conftest import Consuming
+from tests.integration.breaker.test_spool import spooled
+from tests.integration.breaker.test_spool_moves import create, delete
 from tests.support.cluster import Cluster
 from tests.support.gateway import running_gateway
 from tests.support.share_consumers import LibrdkafkaMember, ShareJvm
-from tests.support.share_scene import DLQ_TOPIC, LIMIT, ShareScene, share_scene, until
+from tests.support.share_scene import COPY, DLQ_TOPIC, LIMIT, ShareScene, share_scene, until
 
 OVER = "Offset delivery count exceeded the threshold."
 BROKERS_MOST = "10"  # group.share.max.delivery.count.limit, as it is unless told otherwise
@@ -66,6 +68,29 @@ def test_records_of_members_that_crashed_are_dead_lettered_when_they_come_over_t
     assert fate.archived == {(0, 0), (0, 1), (0, 2)}
     assert sorted(letter.spot for letter in scene.letters(dlq, 3)) == [(0, 0), (0, 1), (0, 2)]
     assert max(fate.highest.values()) <= 3
+
+
+def test_what_comes_over_its_limit_while_the_dead_letter_topic_is_deleted_is_archived_and_waits_in_the_spool(
+    scene: ShareScene, java_440: ShareJvm
+) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, COPY: "true", LIMIT: "2"})
+    scene.send(topic, ["A:", "L:", "L:", "A:"])
+    delete(scene, dlq)
+    one = java_440.join(group, scene.bootstrap, group, [topic], commit="sync")
+    fate = scene.wait_for_end(group, topic, 4)
+    one.close()
+    assert one.errors == []
+    assert fate.archived == {(0, 1), (0, 2)}
+    waiting = [letter for _, letter in spooled(scene, group)]
+    assert [letter.offset for letter in waiting] == [1, 2]
+    assert {dict(letter.headers)["__dlq.errors.message"] for letter in waiting} == {OVER.encode()}
+    create(scene, dlq)
+    scene.wait_for_status(group, lambda status: status["spooled"] == 0)
+    found = scene.letters(dlq, 2)
+    assert [(letter.spot, letter.value) for letter in found] == [((0, 1), b"L:"), ((0, 2), b"L:")]
+    assert {letter.headers["__dlq.errors.message"] for letter in found} == {OVER}
+    assert spooled(scene, group) == []
 
 
 def test_the_users_limit_is_shown_while_the_broker_has_its_largest(scene: ShareScene) -> None:

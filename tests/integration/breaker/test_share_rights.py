@@ -1,25 +1,28 @@
 """What clients without a log-in, without rights, or with some, can do to a share group with a dead-letter topic."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from headgate.wire.codec import encode
+from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import (
     AcknowledgementBatch,
     ShareAcknowledgePartition,
     ShareAcknowledgeRequest,
     ShareAcknowledgeTopic,
+    ShareFetchRequest,
+    ShareFetchResponse,
 )
 from tests.integration.breaker.test_config_rights import Operation, _acls
 from tests.support.cluster import USERS, Cluster
 from tests.support.raw_client import RawClient
 from tests.support.share_member import REJECT, RawShareMember
-from tests.support.share_scene import DLQ_TOPIC, ShareScene, done, kafka, share_scene, until
+from tests.support.share_scene import BREAKER, DLQ_TOPIC, PAUSE, ShareScene, done, kafka, share_scene, until
 from tests.support.streams_client import SASL_PLAINTEXT
 
-ACKNOWLEDGE = 79
+FETCH, ACKNOWLEDGE = 78, 79
 TOPIC_DENIED, GROUP_DENIED, INVALID_RECORD_STATE = 29, 30, 121
 REQUESTS, PARTITIONS = 40, 10_000
 TIMEOUTS = "headgate_share_group_dlq_write_timeouts_total"
@@ -98,6 +101,24 @@ def test_requests_of_a_client_without_read_on_the_group_are_refused_by_the_broke
         assert [member.acknowledge(client, 0, 9, [REJECT]) for _ in range(3)] == [GROUP_DENIED] * 3
     assert reports(scene, group) == before
     assert scene.letters(dlq) == []
+
+
+def test_a_fetch_without_read_on_a_paused_group_is_refused_by_the_gateway_as_by_the_broker(
+    sasl_scene: ShareScene,
+) -> None:
+    scene = sasl_scene
+    dlq = scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, BREAKER: "true"})
+    body = encode(ShareFetchRequest(group_id=group, member_id=str(uuid.uuid4()), share_session_epoch=0), 2)
+    with RawClient(scene.gateway.address(0)) as client:
+        assert client.log_in("bob", USERS["bob"]).error_code == 0
+        of_the_broker = client.ask(FETCH, 2, body)
+        scene.configure(group, {PAUSE: "deploy"})
+        of_the_gateway = client.ask(FETCH, 2, body)
+        assert decode(ShareFetchResponse, 2, of_the_broker).error_code == GROUP_DENIED
+        assert of_the_gateway == of_the_broker
+        done(scene.admin().create_acls(_acls("bob", kafka.ResourceType.GROUP, group, (Operation.READ,))))
+        until(lambda: decode(ShareFetchResponse, 2, client.ask(FETCH, 2, body)).error_code != GROUP_DENIED)
 
 
 def test_a_reject_of_what_a_client_does_not_hold_needs_read_on_the_topic_and_takes_nothing_of_the_member(
