@@ -477,5 +477,4 @@ class TopologyService:
         if self.groups.on_cleanup_described(
             group.group, error_code=group.error_code, topology_epoch=group.topology_epoch, members=group.member_ids
         ):
-            self.metrics.cleanup_eligible += 1
-            await self.delete(group.group)
+            self.metrics.cleanup_eligible += await self.delete(group.group) is None

@@ -62,7 +62,11 @@ FAMILIES = (
         "Topology descriptions that their topic lost; members push them again",
     ),
     MetricFamily("headgate_topologies_cleanup_cycles", "counter", "Completed cleanups of topology descriptions"),
-    MetricFamily("headgate_topologies_cleanup_eligible", "counter", "Groups that a cleanup found deleted"),
+    MetricFamily(
+        "headgate_topologies_cleanup_eligible",
+        "counter",
+        "Groups that a cleanup found deleted and whose descriptions it deleted",
+    ),
     MetricFamily(
         "headgate_topologies_removed_records",
         "counter",

@@ -138,8 +138,10 @@ async def test_a_store_that_fails_is_tried_again_by_the_next_cycle() -> None:
             await cleanup.cycle()
         assert it.service.must_delete("g")
         assert store.deletes == 2
+        assert it.service.metrics.cleanup_eligible == 0
         store.on_delete = None
         await cleanup.cycle()
+        assert it.service.metrics.cleanup_eligible == 1
         assert not it.service.must_delete("g")
         calls = it.service.metrics.store_calls
         assert (calls["delete", "error"], calls["delete", "success"]) == (2, 1)

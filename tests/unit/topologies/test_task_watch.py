@@ -1,5 +1,6 @@
 """The tasks of members: when a group is described, and which records are written of it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.tasks import task_watch
 from headgate.topologies.tasks.group_tasks import MAX_TASKS, TaskRecords, lags_of, stores_of
 from headgate.topologies.tasks.lost_groups import DescribeAsService
-from headgate.topologies.tasks.task_watch import AFTER_CHANGE_S, BETWEEN_S, REFRESH_S, TaskWatch
+from headgate.topologies.tasks.task_watch import AFTER_CHANGE_S, BETWEEN_S, MAX_GROUPS, REFRESH_S, TaskWatch
 from headgate.wire.messages.streams import (
     Assignment,
     DescribedStreamsGroup,
@@ -147,10 +148,12 @@ class FakeSession:
     def __init__(self, answer: DescribedStreamsGroup | Exception) -> None:
         self.answer = answer
         self.described = 0
+        self.on_call: Callable[[], None] = lambda: None
 
     async def call(self, _: object, __: int, *, deadline: float) -> StreamsGroupDescribeResponse:
         assert deadline > 0
         self.described += 1
+        self.on_call()
         if isinstance(self.answer, Exception):
             raise self.answer
         return StreamsGroupDescribeResponse(groups=(self.answer,))
@@ -280,6 +283,21 @@ async def test_a_description_that_fails_writes_nothing_and_is_tried_again(answer
     assert await it.after(AFTER_CHANGE_S) == []
     session.answer = group(member("a", 0))
     assert len(await it.after(task_watch.RETRY_S)) == 1
+
+
+async def test_a_group_that_is_left_out_while_it_is_described_is_not_counted_down_twice() -> None:
+    """Otherwise the bound on members would grow with each such group."""
+    it, session = Watching(), FakeSession(group(member("a", 0)))
+
+    def fill() -> None:
+        for number in range(MAX_GROUPS):
+            it.beat(session, "x", group=f"g-{number}")
+
+    it.beat(session, "a", epoch=0)
+    it.beat(session, "gone", epoch=0)
+    session.on_call = fill
+    await it.after(AFTER_CHANGE_S)
+    assert it.watch.heard == MAX_GROUPS
 
 
 async def test_records_that_are_not_written_are_written_with_the_next_description() -> None:

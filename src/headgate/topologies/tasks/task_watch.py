@@ -81,7 +81,7 @@ class TaskWatch:
         self.lost = None if describe is None else LostGroups(service, clock, self._records, describe)
         self._throttle = LogThrottle(clock.monotonic)
         self._groups: OrderedDict[str, _Watched] = OrderedDict()
-        self._heard = 0
+        self.heard = 0  # members of all groups, at most MAX_HEARD
         self._left: list[MemberTasksEnded] = []
 
     def wants_lags(self, group: str, member: str) -> bool:
@@ -139,21 +139,21 @@ class TaskWatch:
     def _hear(self, watched: _Watched, member: str, host: str, lags: Lags | None, now: float) -> None:
         heard = watched.members.get(member)
         if heard is None:
-            if self._heard >= MAX_HEARD:
+            if self.heard >= MAX_HEARD:
                 return
-            self._heard += 1
+            self.heard += 1
             heard = watched.members[member] = _Heard(host)
         heard.host = host
         if lags is not None:
             heard.lags, heard.lags_at = lags, now
 
     def _on_left(self, watched: _Watched, group: str, member: str) -> None:
-        self._heard -= watched.members.pop(member, None) is not None
+        self.heard -= watched.members.pop(member, None) is not None
         if (ended := self._records.on_left(group, member)) is not None:
             self._left.append(ended)
 
     def _drop(self, group: str) -> None:
-        self._heard -= len(self._groups.pop(group).members)
+        self.heard -= len(self._groups.pop(group).members)
         if self.lost is not None:
             self.lost.add(group)
 
@@ -186,6 +186,8 @@ class TaskWatch:
             response = await session.call(request, _VERSION, deadline=_DESCRIBE_TIMEOUT_S)
         except HeadgateError:  # the connection ended, or the broker is slow
             return
+        if self._groups.get(group) is not watched:  # left out meanwhile, with its members
+            return
         described = next((one for one in response.groups if one.group_id == group and not one.error_code), None)
         if described is None:
             return
@@ -197,7 +199,7 @@ class TaskWatch:
         names = {member.member_id for member in described.members}
         for member in watched.members.keys() - names:
             del watched.members[member]
-            self._heard -= 1
+            self.heard -= 1
         heard = watched.members
         records = self._records.on_described(
             described,
