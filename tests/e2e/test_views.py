@@ -74,6 +74,8 @@ def test_the_rate_of_a_group_has_a_scale_and_says_what_its_shapes_are(page: Page
     expect(chart.locator(".scale span")).to_have_text(["22.5 %", "0 %"])
     expect(chart.locator("figcaption .key")).to_have_text(["a minute", "trip or pause"])
     expect(chart.locator("figcaption svg")).to_have_count(2)
+    events = page.locator("section", has=page.get_by_role("heading", name="Events")).get_by_role("listitem")
+    expect(events.filter(has_text="tripped")).to_contain_text("30 of 100 records (30 %) in 1 min, threshold 20 %")
 
 
 def test_connectors_with_what_is_known_of_them(page: Page, busy: Web) -> None:

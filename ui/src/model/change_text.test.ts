@@ -37,6 +37,7 @@ test("a topology has what was added, removed and changed, inputs and outputs fir
   expect(detailText("topology_changed", { event_id: "e", depth: 2, counts: { added: 2, removed: 1 } })).toBe("2 added, 1 removed"); // of a cause
   const io = [one("input", "orders", "added"), one("output", "a", "added"), one("output", "b", "added"), one("processor", "p", "added")];
   expect(detailText("topology_added", { counts: { added: 12 }, changes: io })).toBe("reads orders; writes a, b");
+  expect(detailText("topology_added", { counts: { added: 11 }, changes: [one("processor", "p", "added")] })).toBe("11 added");
   expect(detailText("topology_removed", { counts: { removed: 12 }, changes: [] })).toBe("its description was deleted");
 });
 

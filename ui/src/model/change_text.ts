@@ -115,13 +115,25 @@ function elementsOf(detail: Detail): Element[] {
 /** What is read and written comes first, as the server sorts by kind. */
 function elementsText(detail: Detail): string {
   const elements = elementsOf(detail);
-  const counts = isObject(detail["counts"]) ? Object.entries(detail["counts"]).filter((entry): entry is [string, number] => isNumber(entry[1])) : [];
-  if (elements.length === 0) return counts.map(([change, number]) => `${count(number)} ${shortened(change, 20)}`).slice(0, MOST_LISTED).join(", ");
-  const all = counts.reduce((sum, [, number]) => sum + number, 0);
+  if (elements.length === 0) return countsText(detail);
+  const all = countsOf(detail).reduce((sum, [, number]) => sum + number, 0);
   return listed(
     elements.map((one) => `${shortened(one.change, 20)} ${shortened(one.element, 20)} ${shortened(one.name, LONGEST_NAME)}`),
     Math.max(all, elements.length),
   );
+}
+
+function countsOf(detail: Detail): [string, number][] {
+  if (!isObject(detail["counts"])) return [];
+  return Object.entries(detail["counts"]).filter((entry): entry is [string, number] => isNumber(entry[1]));
+}
+
+/** `2 added, 1 removed`. */
+function countsText(detail: Detail): string {
+  return countsOf(detail)
+    .slice(0, MOST_LISTED)
+    .map(([change, number]) => `${count(number)} ${shortened(change, 20)}`)
+    .join(", ");
 }
 
 function usesText(detail: Detail): string {
@@ -130,7 +142,7 @@ function usesText(detail: Detail): string {
     const found = elements.filter((one) => one.element === element).map((one) => shortened(one.name, LONGEST_NAME));
     return found.length === 0 ? "" : listed(found, found.length);
   };
-  return joined("; ", [prefixed("reads ", names("input")), prefixed("writes ", names("output"))]);
+  return joined("; ", [prefixed("reads ", names("input")), prefixed("writes ", names("output"))]) || countsText(detail);
 }
 
 /** `1 member on 10.0.0.21; 2 members, refused by the broker, on 10.0.0.22, 10.0.0.23`. */

@@ -1,11 +1,12 @@
 /** Share groups: the state of the breaker, the rate beside its threshold, and what pauses and resumes it. */
 
 import { GroupActionButton } from "../actions/group_action";
-import type { BreakerEvent, ShareGroup, ShareGroupRow, ShareGroups } from "../api/shapes";
+import type { BreakerEvent, Changes, ShareGroup, ShareGroupRow, ShareGroups } from "../api/shapes";
 import { useResource } from "../api/use_resource";
+import { detailText } from "../model/change_text";
 import { breakerOnCommand } from "../model/commands";
 import { lettersPath } from "../model/dead_letters";
-import { count, duration, exact, excerpt, percent, printable } from "../model/format";
+import { count, duration, exact, excerpt, percent, printable, unitsKept } from "../model/format";
 import { chartMeanings, groupState, pausedSince, rateChart, reasonText } from "../model/groups";
 import { BreakerWindowPanel } from "../live/breaker_window";
 import { mapPath } from "../model/map_view";
@@ -289,7 +290,11 @@ function Settings({ group }: { group: ShareGroup }) {
 
 const EVENT_STATES: Readonly<Record<string, "stopped" | "good" | "attention">> = { tripped: "stopped", paused: "stopped", resumed: "good" };
 
+/** The list has the reason and the figures of events; what else they have, such as changed configs, is among the changes. */
 function Events({ group, events, isPaused }: { group: string; events: BreakerEvent[]; isPaused: boolean }) {
+  const changes = useResource<Changes>(`changes?subject=${encodeURIComponent(group)}&limit=100`);
+  const known = changes.state === "ready" ? changes.data.changes : [];
+  const details = new Map(known.map((change) => [change.event_id, change.detail]));
   return (
     <section className="panel">
       <header>
@@ -304,8 +309,7 @@ function Events({ group, events, isPaused }: { group: string; events: BreakerEve
             <li key={event.event_id}>
               <State of={EVENT_STATES[event.event] ?? "unknown"}>{event.event.replaceAll("_", " ")}</State>
               <span className="grow">
-                {event.delivered === null || event.dlq_written === null ? "" : `${count(event.dlq_written)} of ${count(event.dlq_written + event.delivered)} records `}
-                {event.reason === null ? "" : printable(event.reason)} <span className="muted">{excerpt(event.by ?? "")}</span>
+                {unitsKept(detailText(event.event, details.get(event.event_id) ?? event))} <span className="muted">{excerpt(event.by ?? "", 60)}</span>
               </span>
               {event.event === "tripped" ? (
                 <span>
