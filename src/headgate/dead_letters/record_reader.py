@@ -1,12 +1,13 @@
 """Reads records by exact offset: at their source, or the copy in the dead letter where the source is gone.
 
 Invariant: a record counts only if the offset that comes back is the one that was asked for, in a topic with the id that
-the plan names. A later record is never taken for a missing one.
+the plan names. A later record is never taken for a missing one. The id of a deleted topic never comes back, so it is
+read after each fetch: if it is the same then, the records were fetched from that very topic.
 """
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,8 +66,11 @@ class _OffsetCursor:
         self._buffer: deque[Message] = deque()
         self._passed = 0  # no record before this offset will come any more
 
-    def message_at(self, topic: str, partition: int, offset: int) -> Message | None:
-        """The record with exactly this offset; None when there is none. It blocks."""
+    def message_at(self, topic: str, partition: int, offset: int, is_same: Callable[[], bool]) -> Message | None:
+        """The record with exactly this offset; None when there is none. It blocks.
+
+        `is_same` tells after each fetch whether the topic is still the one that was asked for.
+        """
         if self._place != (topic, partition) or offset < self._next or offset > self._next + _NEAR:
             self._consumer.assign([TopicPartition(topic, partition, offset)])
             self._place = (topic, partition)
@@ -88,25 +92,33 @@ class _OffsetCursor:
                 return None
             now = time.monotonic()
             until = now + _SILENCE_S if until is None else until
-            self._fill()
+            fetched = self._fill()
+            if fetched and not is_same():
+                self._place = None
+                self._buffer.clear()
+                return None
             if now > until:
                 raise ClusterError(
                     f"offset {offset} of {topic}-{partition} could not be read within {_SILENCE_S:.0f} s: its broker "
                     "does not respond, or a transaction before it is still open"
                 )
 
-    def _fill(self) -> None:
+    def _fill(self) -> bool:
+        """Whether records came."""
+        came = False
         for message in self._consumer.consume(_AT_ONCE, _POLL_S):
             error = message.error()
             offset = message.offset()
             if error is None:
                 self._buffer.append(message)
+                came = True
             elif error.code() == _END:
                 self._passed = max(self._passed, offset or 0)
             elif error.code() in _OUT_OF_RANGE:
                 self._passed = self._next + 1  # deleted since the bounds were read
             elif message.topic() is not None and not error.retriable():  # one without a topic is about the unused group
                 raise ClusterError(f"{message.topic()} cannot be read: {reason(error)}")
+        return came
 
     def close(self) -> None:
         self._consumer.close()
@@ -149,11 +161,19 @@ class RecordReader:
         if topic_id is not None and self._topic_id(topic) != topic_id:
             return None
         first, end = self._range(topic, partition)
-        return cursor.message_at(topic, partition, offset) if first <= offset < end else None
+        if not first <= offset < end:
+            return None
+
+        def is_same() -> bool:
+            return topic_id is None or self._read_topic_id(topic) == topic_id
+
+        return cursor.message_at(topic, partition, offset, is_same)
 
     def _topic_id(self, topic: str) -> str | None:
-        if topic not in self._ids:
-            self._ids[topic] = self._admin.ids([topic], timeout_s=_CALL_S).get(topic)
+        return self._ids[topic] if topic in self._ids else self._read_topic_id(topic)
+
+    def _read_topic_id(self, topic: str) -> str | None:
+        self._ids[topic] = self._admin.ids([topic], timeout_s=_CALL_S).get(topic)
         return self._ids[topic]
 
     def _range(self, topic: str, partition: int) -> tuple[int, int]:

@@ -1,10 +1,11 @@
 """The transactions of a replay into one topic: records, their progress and the state of the plan.
 
 Invariants: a record and the progress that names it are committed together or not at all. All replays of a group into a
-topic have one transactional id, so Kafka fences all but the last one that starts.
+topic have one transactional id, so Kafka fences all but the last one that starts. The progress names the topics that
+have the records: their ids are read after the records are written, and a target that was created again ends the replay.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -25,7 +26,7 @@ from headgate.facts.replays import (
     ReplayProgressed,
     encode_progress,
 )
-from headgate.kafka.topics import quiet, reason
+from headgate.kafka.topics import TopicAdmin, quiet, reason
 
 log = structlog.get_logger()
 
@@ -76,12 +77,14 @@ class ReplayTransactions:
         plan: ReplayPlan,
         target: str,
         *,
+        admin: TopicAdmin,
         by: str,
         clock: Clock,
         on_moment: Callable[[ReplayMoment], None],
     ) -> None:
         self._plan = plan
         self._target = target
+        self._admin = admin
         self._by = by
         self._clock = clock
         self._on_moment = on_moment
@@ -124,6 +127,7 @@ class ReplayTransactions:
             for attempt in attempts:
                 if attempt.error is not None:
                     raise KafkaException(attempt.error)
+            self._check_targets({one.record.target_topic for one in attempts if one.read is not None})
             for progress in self._progress(attempts):
                 key, value = encode_progress(progress)
                 self._produce(PROGRESS_TOPIC, key=key, value=value, partition=0)
@@ -137,11 +141,18 @@ class ReplayTransactions:
             self._flush()
             self._on_moment("written")
             self._producer.commit_transaction(_CALL_S)
-        except (KafkaException, BufferError) as failure:
+        except (KafkaException, BufferError, ClusterError) as failure:
             raise self._failure(failure) from None
         self._on_moment("committed")
 
-    def _failure(self, failure: KafkaException | BufferError) -> ClusterError:
+    def _check_targets(self, topics: Collection[str]) -> None:
+        """`ClusterError` when one of these is not the topic of the plan any more."""
+        ids = self._admin.ids(topics, timeout_s=_CALL_S)
+        changed = sorted(topic for topic in topics if ids.get(topic) != self._plan.targets[topic])
+        if changed:
+            raise ClusterError(f"the topic {changed[0]} was deleted or created again meanwhile: make a new plan")
+
+    def _failure(self, failure: KafkaException | BufferError | ClusterError) -> ClusterError:
         if _is_fenced(failure):
             return self._fenced()
         try:
@@ -150,6 +161,8 @@ class ReplayTransactions:
             if _is_fenced(also):
                 return self._fenced()
             log.warning("a transaction could not be aborted", error=reason(also))
+        if isinstance(failure, ClusterError):
+            return failure
         words = reason(failure) if isinstance(failure, KafkaException) else str(failure)
         return ClusterError(
             f"the replay into {self._target} failed: {words}. The records of its last transaction are not visible: run "

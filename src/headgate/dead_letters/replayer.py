@@ -134,7 +134,13 @@ class Replayer:
 
     def _transactions(self, target: str) -> ReplayTransactions:
         return ReplayTransactions(
-            self._settings, self._plan, target, by=self._options.by, clock=self._clock, on_moment=self._on_moment
+            self._settings,
+            self._plan,
+            target,
+            admin=self._admin,
+            by=self._options.by,
+            clock=self._clock,
+            on_moment=self._on_moment,
         )
 
     def _read_past(self) -> None:

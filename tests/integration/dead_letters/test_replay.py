@@ -21,6 +21,7 @@ from headgate.base.errors import ClusterError
 from headgate.dead_letters.audit import refresh_audit
 from headgate.dead_letters.model.plans import PlanRecord, ReplayPlan
 from headgate.dead_letters.progress_topic import read_past, read_progress
+from headgate.dead_letters.record_reader import SOURCE_MISSING, ReadRecord, RecordReader
 from headgate.dead_letters.replay_control import ReplayControl
 from headgate.dead_letters.replay_transactions import ReplayFencedError, ReplayMoment
 from headgate.dead_letters.replayer import ReplayOptions, ReplayResult
@@ -298,6 +299,40 @@ def test_a_topic_that_was_created_again_is_not_the_source(fresh: Scene) -> None:
     fresh.fill(2)
     result = fresh.replayer(plan).run(records)
     assert (result.written, result.reasons) == (0, {"source_missing": 2})
+
+
+def recreate(scene: Scene, topic: str) -> None:
+    scene.admin.client.delete_topics([topic])[topic].result(DEADLINE_S)
+    create_topics(scene.cluster, [topic], partitions=2)
+
+
+def test_a_source_that_is_created_again_during_a_replay_is_not_the_source_any_more(fresh: Scene) -> None:
+    places = fresh.fill(4)
+    first, later = fresh.records([places[0], places[-1]])
+    assert (first.partition, later.partition) == (0, 1), "two fetches"
+    reader = RecordReader(fresh.settings, fresh.admin)
+    assert isinstance(reader.read(first), ReadRecord)
+    recreate(fresh, fresh.source)
+    fresh.fill(4)
+    assert reader.read(later) == SOURCE_MISSING
+    reader.close()
+
+
+def test_a_target_that_is_created_again_during_a_replay_ends_it(fresh: Scene) -> None:
+    records = fresh.records(fresh.fill(1500))
+    plan = fresh.plan(records)
+    done: list[int] = []
+
+    def create_again(result: ReplayResult) -> None:
+        if not done:
+            recreate(fresh, fresh.target)
+        done.append(result.written)
+
+    with pytest.raises(ClusterError, match=f"the topic {fresh.target} was deleted or created again meanwhile"):
+        fresh.replayer(plan, options=SLOW, on_progress=create_again).run(records)
+    assert fresh.values(fresh.target) == []
+    past = read_past(fresh.settings, fresh.admin, group=fresh.group, plan=plan.plan)
+    assert len(past.positions) == done[-1] < 1500
 
 
 # --- the trail --------------------------------------------------------------------------------------------------------
