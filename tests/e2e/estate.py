@@ -55,7 +55,7 @@ def edges(now: int) -> list[Row]:
         one("fraud-detector", "enriched-orders", "read", "streams", **both, bytes_day=190_000_000),
         one("fraud-detector", "payments", "read", "streams", **both, bytes_day=5_000_000),
         one("fraud-detector", "fraud-alerts", "write", "streams", **declared_only),
-        one("session-builder", "clicks", "read", "streams", **both, bytes_day=1_250_000_000),
+        one("session-builder", "clicks", "read", "streams", **both, filled=True, bytes_day=1_250_000_000),
         one("session-builder", "sessions", "write", "streams", **both, bytes_day=60_000_000),
         one("billing", "enriched-orders", "read", "share_group", bytes_day=190_000_000),
         one("billing", "dlq.billing", "write", "share_group", bytes_day=120_000),

@@ -176,6 +176,21 @@ def test_an_application_expands_in_place_and_the_link_keeps_it(page: Page, web: 
     expect(page.locator(".react-flow__node-piece")).to_have_count(0)
 
 
+def test_a_use_that_only_a_pattern_declares_is_marked(page: Page, web: Web) -> None:
+    open_map(page, web)
+    marked = page.locator(".react-flow__edge", has_text="by pattern")
+    expect(marked).to_have_count(1)
+    expect(marked).to_have_attribute("data-id", "topic/clicks streams/session-builder")
+    expect(marked).to_have_attribute("aria-label", "declared and observed, by a pattern or a chosen topic")
+    # A figure stands in the place of the mark; the panel has it then.
+    open_map(page, web, "?overlay=rate&selected=streams%2Fsession-builder")
+    expect(page.locator('.react-flow__edge[data-id="topic/clicks streams/session-builder"]')).to_contain_text("/s")
+    expect(marked).to_have_count(0)
+    expect(page.locator(".map-side li", has_text="clicks")).to_contain_text("by a pattern or a chosen topic")
+    page.goto(f"{web.url}/topics/-/clicks")
+    expect(page.get_by_text("by pattern", exact=True)).to_have_count(1)
+
+
 def test_overlays_show_lags_dead_letters_rates_and_states(page: Page, web: Web) -> None:
     open_map(page, web)
     chosen = page.get_by_label("Overlay")
@@ -208,7 +223,7 @@ def test_a_map_of_the_past_has_no_figures_of_now(page: Page, web: Web) -> None:
         expect(chosen.locator("option:checked")).to_have_text("Overlay: on the live map only")
         expect(node(page, "share_group/billing")).to_be_visible()
         expect(page.locator(".badge")).to_have_count(0)
-        expect(page.locator(".react-flow__edge-text")).to_have_count(0)
+        expect(page.locator(".react-flow__edge-text")).to_have_text(["by pattern"])
     side = page.locator(".map-side")
     expect(side).to_contain_text("Written by")
     expect(side).not_to_contain_text(" a day")
