@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from headgate.web.api import models
+from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.topologies import MAX_TEXT
 from headgate.web.tokens import TokenScope, add_token
-from tests.unit.lineage.shop import NOON, TWO
+from tests.support.clock import FakeClock
+from tests.unit.lineage.shop import NOON, TWO, Row, write
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.shop_rows import NEW_TEXT, VERSIONS
 
@@ -90,6 +92,27 @@ async def test_health_has_the_tables_and_the_last_run_of_each_query(shop: ApiSta
     assert found.tables_path == str(shop.tables.root)
     assert found.rejected is not None
     assert (found.rejected.count, [one.offset for one in found.rejected.facts]) == (30, list(range(29, 9, -1)))
+
+
+async def test_health_has_the_newest_of_many_rejected_facts_and_runs(tmp_path: Path) -> None:
+    """Tables are read in the order of their keys, in which the newest may be the last."""
+    rejected: list[Row] = [
+        {"topic": "headgate.activity", "offset": number, "at": NOON + number, "reason": "no JSON"}
+        for number in range(1_200)
+    ]
+    runs: list[Row] = [
+        {"run_id": f"r-{number:05}", "query": "facts", "state": "stopped", "started_at": NOON + number, "at": TWO}
+        for number in range(10_100)
+    ]
+    write(tmp_path, "rejected_facts", rejected)
+    write(tmp_path, "pipeline_runs", runs)
+    tables = EstateTables(tmp_path, FakeClock(TWO))
+    found = models.HealthModel.model_validate(await ApiStage(tables, FakeClock(TWO)).json("health"))
+    await tables.close()
+    assert found.rejected is not None
+    assert [one.offset for one in found.rejected.facts] == list(range(1_199, 1_179, -1))
+    assert (found.rejected.count, found.rejected.more) == (1_000, True)
+    assert [one.started_at for one in found.pipeline] == [NOON + 10_099]
 
 
 async def test_a_token_with_names_gets_neither_rejected_facts_nor_the_folder(shop: ApiStage, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ one that has nothing to write is not seen.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import nlargest
 from itertools import islice
 from typing import Annotated, Any
@@ -21,10 +21,9 @@ from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import HealthModel, RejectedModel, RunModel, WorkersModel, errors
 from headgate.web.visible_names import VisibleNames
 
-_MOST_RUNS = 10_000
 _RUN_COLUMNS = tuple(RunModel.model_fields)
 _MOST_REJECTED = 20
-_MOST_REJECTED_READ = 1_000
+_MOST_COUNTED = 1_000
 _REJECTED_COLUMNS = tuple(RejectedModel.model_fields)
 _WORKERS_MS = 2 * 3_600_000  # a use that lasts is reported every 15 minutes
 _WORKERS_STEP_MS = 5 * 60_000
@@ -78,10 +77,20 @@ def _tables(tables: EstateTables) -> list[dict[str, Any]]:
 
 
 def _rejected(tables: EstateTables) -> dict[str, Any]:
-    """The newest, and how many there are; all of them if there are no more than are read."""
-    found = tables.reader.rows(TABLES["rejected_facts"], columns=_REJECTED_COLUMNS, limit=_MOST_REJECTED_READ)
-    newest = nlargest(_MOST_REJECTED, found.rows, key=lambda row: (row["at"], row["topic"], row["offset"]))
-    return {"facts": newest, "count": len(found.rows), "more": found.more}
+    """The newest of all, and how many there are, as far as they are counted: by their times, which are read first."""
+    table, count = TABLES["rejected_facts"], 0
+
+    def times() -> Iterator[int]:
+        nonlocal count
+        for row in tables.reader.stream(table, columns=("at",)) or ():
+            count += 1
+            yield row["at"]
+
+    last = nlargest(_MOST_REJECTED, times())
+    since = [Condition("at", ">=", min(last))] if last else []
+    rows = tables.reader.stream(table, where=since, columns=_REJECTED_COLUMNS) or ()
+    newest = nlargest(_MOST_REJECTED, rows, key=lambda row: (row["at"], row["topic"], row["offset"]))
+    return {"facts": newest, "count": min(count, _MOST_COUNTED), "more": count > _MOST_COUNTED}
 
 
 def _workers(tables: EstateTables, now_ms: int) -> dict[str, Any]:
@@ -104,7 +113,8 @@ def _workers(tables: EstateTables, now_ms: int) -> dict[str, Any]:
 def _last_runs(tables: EstateTables) -> list[dict[str, Any]]:
     """The last run of each query."""
     last: dict[str, dict[str, Any]] = {}
-    found = tables.reader.rows(TABLES["pipeline_runs"], columns=_RUN_COLUMNS, limit=_MOST_RUNS)
-    for row in sorted(found.rows, key=lambda row: (row["started_at"], row["at"])):
-        last[row["query"]] = row
+    for row in tables.reader.stream(TABLES["pipeline_runs"], columns=_RUN_COLUMNS) or ():
+        known = last.get(row["query"])
+        if known is None or (row["started_at"], row["at"]) >= (known["started_at"], known["at"]):
+            last[row["query"]] = row
     return [last[query] for query in sorted(last)]
