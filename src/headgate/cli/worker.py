@@ -50,7 +50,12 @@ async def _serve(inheritance: Inheritance) -> int:
     config = inheritance.config
     listeners = {node: socket.socket(fileno=number) for node, number in inheritance.listeners.items()}
     ports = Ports(config.gateway, listeners, inheritance.worker)
-    caps = ConnectionLimits(config.gateway, memory=memoryview(mmap(inheritance.caps, 0)), row=inheritance.caps_row)
+    caps = ConnectionLimits(
+        config.gateway,
+        memory=memoryview(mmap(inheritance.caps, 0)),
+        row=inheritance.caps_row,
+        key=inheritance.caps_key,
+    )
     features = make_features(config, worker=inheritance.worker, row=inheritance.caps_row)
     gateway = Gateway(config, features=features, ports=ports, caps=caps)
     reports = socket.socket(fileno=inheritance.reports)

@@ -9,16 +9,19 @@ Limits: of connections, and of *unproved* ones, whose broker has not got a reque
 authenticated clients; both in all and for each address. One more unproved connection than there may be in all is
 admitted, and an older one makes room (`excess_unproved`); so it is where all places are taken. Each worker counts its
 own connections in its own row of a table in shared memory, and sums all rows before it admits one more. Addresses are
-counted in buckets by their checksum: two addresses may share a bucket, and then they share the limit; memory does not
-grow with the number of addresses.
+counted in buckets by a hash: two addresses may share a bucket, and then they share the limit; memory does not grow with
+the number of addresses. The hash has a key that all workers of a gateway are given and no client knows: no client can
+choose addresses that share the bucket of another. IPv6 addresses count by their network of 64 bits, of which a host may
+have all.
 """
 
+import os
 import socket
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from zlib import crc32
+from hashlib import blake2b
 
 from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
@@ -40,6 +43,7 @@ class Inheritance:
     caps_row: int
     listeners: Mapping[NodeId | None, int]  # its own ones: a port is free when all who hold it are gone
     caps: int
+    caps_key: bytes
     reports: int
 
 
@@ -122,13 +126,17 @@ _MOST_HOSTS = 1024
 # Of all places so many are kept free of unproved connections that are not new, for workers that have none to close.
 _FREE_SHARE = 100
 _COUNTER = array("I").itemsize
+_KEY_BYTES = 16
+_MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 UNKNOWN_HOST = "?"  # a client whose address is not known yet: it counts, but not for an address
 
 
 class ConnectionLimits:
-    """The caps of one worker, which counts in `row`; `memory` is shared with the other workers, or its own."""
+    """The caps of one worker, which counts in `row`; `memory` and `key` are those of all workers, or its own."""
 
-    def __init__(self, config: GatewayConfig, *, memory: memoryview | None = None, row: int = 0) -> None:
+    def __init__(
+        self, config: GatewayConfig, *, memory: memoryview | None = None, row: int = 0, key: bytes = b""
+    ) -> None:
         width = row_counters(config)
         if memory is None:
             memory = memoryview(bytearray(table_bytes(config, rows=row + 1)))
@@ -136,8 +144,8 @@ class ConnectionLimits:
         self._row = table[row * width : (row + 1) * width]
         rows = [table[start : start + width] for start in range(0, len(table), width)]
         all_limits, unproved_limits = _limits(config)
-        self._all = _SharedCount(self._row, rows, 0, *all_limits)
-        self._unproved = _SharedCount(self._row, rows, _counters(all_limits), *unproved_limits)
+        self._all = _SharedCount(self._row, rows, 0, key, *all_limits)
+        self._unproved = _SharedCount(self._row, rows, _counters(all_limits), key, *unproved_limits)
         self._most = config.max_connections
         self._most_unproved = config.max_unproved_connections
         self._unproved_share = max(1, (config.max_unproved_connections or 0) // config.workers)
@@ -200,11 +208,18 @@ class _SharedCount:
     """A number of connections, in all and by address, and its limits (None: off): counters from `first` on in a row."""
 
     def __init__(
-        self, own: memoryview, rows: list[memoryview], first: int, most: int | None, most_from_one: int | None
+        self,
+        own: memoryview,
+        rows: list[memoryview],
+        first: int,
+        key: bytes,
+        most: int | None,
+        most_from_one: int | None,
     ) -> None:
         self._own = own
         self._rows = rows
         self._first = first
+        self._key = key
         self._most = most
         self._most_from_one = most_from_one
 
@@ -239,13 +254,29 @@ class _SharedCount:
         return total
 
     def _bucket(self, host: str) -> int:
-        return self._first + 1 + _bucket_number(host)
+        return self._first + 1 + _bucket_number(host, self._key)
+
+
+def new_key() -> bytes:
+    """The key of a gateway's hash of addresses."""
+    return os.urandom(_KEY_BYTES)
 
 
 @lru_cache(_MOST_HOSTS)
-def _bucket_number(host: str) -> int:
+def _bucket_number(host: str, key: bytes) -> int:
     """It is needed six times for each connection."""
-    return crc32(host.encode()) % _BUCKETS
+    return int.from_bytes(blake2b(_counted_part(host), digest_size=8, key=key).digest()) % _BUCKETS
+
+
+def _counted_part(host: str) -> bytes:
+    """An IPv4 address, also one in an IPv6 address; the network of an IPv6 address; the name of anything else."""
+    try:
+        if ":" not in host:
+            return socket.inet_pton(socket.AF_INET, host)
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except OSError:
+        return host.encode()
+    return packed[12:] if packed.startswith(_MAPPED_IPV4) else packed[:8]
 
 
 _Limits = tuple[int | None, int | None]  # in all, and for one address

@@ -27,7 +27,7 @@ from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.hangups import HangupWatcher
 from headgate.proxy.interceptor import CloseCause, Interceptor
-from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, bind_all
+from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, bind_all, new_key
 from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
 from headgate.proxy.pipes import make_pool
@@ -81,7 +81,7 @@ class Gateway:
         self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
         self._arrivals = Arrivals(self, self._ends, self.loop, self.clock)
         self._ports = ports
-        self.caps = caps or ConnectionLimits(config.gateway)
+        self.caps = caps or ConnectionLimits(config.gateway, key=new_key())
         self.connections: set[Connection] = set()
         self.unproved = UnprovedQueue()
         self._tasks = TaskSet(lambda failure: log.error("task of the gateway failed", exc_info=failure))

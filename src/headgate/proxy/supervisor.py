@@ -23,7 +23,7 @@ from headgate.base.tasks import TaskSet
 from headgate.config.model import Config
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.features import MetricFamily
-from headgate.proxy.listeners import ConnectionLimits, Inheritance, belongs, bind_all, table_bytes
+from headgate.proxy.listeners import ConnectionLimits, Inheritance, belongs, bind_all, new_key, table_bytes
 from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import MetricsPage, Snapshot
 from headgate.proxy.status import StatusPages
@@ -129,6 +129,7 @@ class Supervisor:
         self._listeners: dict[NodeId | None, socket.socket] = {}
         self._caps_fd = -1
         self._caps_memory: mmap | None = None
+        self._caps_key = new_key()
         self._free_rows = set(range(2 * config.gateway.workers))  # a worker and its replacement count apart
         self.workers: set[WorkerProcess] = set()
         self._retired: Snapshot = {_RESTARTS: 0, _START_FAILURES: 0, _SKIPPED_REPORTS: 0}
@@ -287,6 +288,7 @@ class Supervisor:
             caps_row=row,
             listeners=listeners,
             caps=self._caps_fd,
+            caps_key=self._caps_key,
             reports=inherited.fileno(),
         )
         try:

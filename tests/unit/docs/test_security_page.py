@@ -100,6 +100,7 @@ def size(number: int) -> str:
         f"`gateway.idle_ms` ({GATEWAY.idle_ms:,})",
         f"`gateway.max_unproved_connections` ({GATEWAY.max_unproved_connections:,}) in all",
         f"`gateway.max_unproved_connections_per_address` ({GATEWAY.max_unproved_connections_per_address:,}) for",
+        f"share one of {listeners._BUCKETS:,} counters depends on a key",
         f"{size(chain.LARGEST_UNPROVED)}; larger ones wait for the answer to a probe",
         f"ApiVersions has at most {size(requests._LARGEST_UNPROVED_HANDSHAKE)} |",
         f"{splice.MOST_PARTS:,} nodes, {splice.NODES_A_STEP} at a time; {splice.MOST_ENDPOINTS:,} in NodeEndpoints",

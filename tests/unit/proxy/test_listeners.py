@@ -170,6 +170,41 @@ def test_unproved_connections_have_caps_of_their_own_over_all_workers() -> None:
     assert (first.connections, first.unproved) == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("host", "same", "other"),
+    [
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff:ffff:ffff:ffff", "2001:db8:0:2::1"),
+        ("fe80::1%eth0", "fe80::2%eth0", "fe80:0:0:1::1%eth0"),
+        ("::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.2"),
+        ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+        ("no address", "no address", "another one"),
+    ],
+)
+def test_an_address_of_ipv6_counts_with_all_others_of_its_64_bits(host: str, same: str, other: str) -> None:
+    """A host has as many addresses of its own network as it likes."""
+    caps = ConnectionLimits(GatewayConfig(max_unproved_connections_per_address=1))
+    assert caps.admit(host) is None
+    assert caps.admit(same) is CloseCause.TOO_MANY_UNPROVED
+    assert caps.admit(other) is None
+    caps.leave(same, is_proved=False)
+    assert caps.admit(host) is None
+
+
+def test_which_addresses_share_a_limit_depends_on_the_key_of_this_gateway() -> None:
+    """Otherwise an attacker could choose addresses that share the limit of another's."""
+    config = GatewayConfig(max_unproved_connections_per_address=1)
+    hosts = [f"10.0.{number >> 8}.{number & 255}" for number in range(2_000)]
+
+    def refused(key: bytes) -> set[str]:
+        caps = ConnectionLimits(config, key=key)
+        return {host for host in hosts if caps.admit(host) is not None}
+
+    one, other = refused(b"a" * 16), refused(b"b" * 16)
+    assert one == refused(b"a" * 16), "as all workers of a gateway have it"
+    assert 0 < len(one) < 100
+    assert len(one & other) < len(one) / 4
+
+
 def test_a_worker_closes_unproved_connections_beyond_its_share_only() -> None:
     config = GatewayConfig(max_unproved_connections=4, max_unproved_connections_per_address=None, workers=2)
     flooded, other = rows(2, config)
