@@ -47,6 +47,13 @@ class CutThrough:
             return pos
         return self._walker.feed(view, pos, min(size, pos + self._walker.left))
 
+    def plain_end(self, view: memoryview, at: int, size: int) -> int | None:
+        """Where the response ends, if its tail begins at `at`, is here whole and holds nothing; else None."""
+        walker, empty = self._walker, self._route.empty_tail
+        end = at + len(empty)
+        is_plain = walker.at_tail and self._tail is None and walker.left == len(empty) and end <= size
+        return end if is_plain and view[at:end] == empty else None
+
     def take_tail(self, view: memoryview, at: int, size: int) -> int:
         """Keep bytes of the tail back; the result is how many. Nothing is kept before the walk has reached it."""
         walker = self._walker

@@ -228,16 +228,21 @@ class ResponseStream:
     def _cut_through(self, large: CutThrough, view: memoryview, begin: int, pos: int, at: int, size: int) -> int:
         """Send what was walked of a large response, from `pos` to `at`, and what is in front of it, from `begin` on.
 
-        The result is up to where bytes were used.
+        The result is up to where bytes were used. A tail that is here whole and stays as it is goes with them.
         """
+        if (end := large.plain_end(view, at, size)) is not None:
+            at = end
+            self._large = None
         if at > pos:
             self._show(view[pos:at])
             self._emit(view[begin:at])
-        at += large.take_tail(view, at, size)
-        if (tails := large.whole_tail()) is not None:
-            self._large = None
-            self._show(memoryview(tails[0]))
-            self._emit(tails[1])
+        if end is None:
+            at += large.take_tail(view, at, size)
+            if (tails := large.whole_tail()) is not None:
+                self._large = None
+                self._show(memoryview(tails[0]))
+                self._emit(tails[1])
+        if self._large is None:
             self._purpose = None
         return at
 

@@ -22,14 +22,14 @@ HANDSHAKE_KEYS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, Api
 
 MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection
 
-# The responses that may carry NodeEndpoints (KIP-951), and from which version on.
-_TAILS: Final[dict[int, tuple[int, type[Message], splice.TailSplice]]] = {
-    ApiKey.PRODUCE: (10, ProduceResponse, splice.tagged_endpoints),
-    ApiKey.FETCH: (16, FetchResponse, splice.tagged_endpoints),
-    ApiKey.SHARE_FETCH: (0, ShareFetchResponse, splice.plain_endpoints),
-    ApiKey.SHARE_ACKNOWLEDGE: (0, ShareAcknowledgeResponse, splice.plain_endpoints),
+# The responses that may carry NodeEndpoints (KIP-951): from which version on, and their tail with nothing in it.
+_TAILS: Final[dict[int, tuple[int, type[Message], splice.TailSplice, bytes]]] = {
+    ApiKey.PRODUCE: (10, ProduceResponse, splice.tagged_endpoints, b"\x00"),
+    ApiKey.FETCH: (16, FetchResponse, splice.tagged_endpoints, b"\x00"),
+    ApiKey.SHARE_FETCH: (0, ShareFetchResponse, splice.plain_endpoints, b"\x01\x00"),
+    ApiKey.SHARE_ACKNOWLEDGE: (0, ShareAcknowledgeResponse, splice.plain_endpoints, b"\x01\x00"),
 }
-_NO_TAIL: Final = (NEWEST + 1, Message, splice.tagged_endpoints)
+_NO_TAIL: Final = (NEWEST + 1, Message, splice.tagged_endpoints, b"")
 
 
 class Route:
@@ -40,6 +40,7 @@ class Route:
         "api_version",
         "awaits_proof",
         "calls",
+        "empty_tail",
         "flexible_request",
         "flexible_response",
         "interceptors",
@@ -87,7 +88,7 @@ class Route:
         self.truncated_bytes = min(
             (one.truncated_bytes for one in self.interceptors if one.truncated_bytes is not None), default=None
         )
-        first, response_class, self.tail_splice = _TAILS.get(api_key, _NO_TAIL)
+        first, response_class, self.tail_splice, self.empty_tail = _TAILS.get(api_key, _NO_TAIL)
         self.tail_program = response_program(response_class, api_version) if api_version >= first else None
         # By length: how to know small responses without addresses (`cut_through.with_own_addresses`).
         self.plain_responses: dict[int, tuple[int, int]] = {}

@@ -18,6 +18,7 @@ from headgate.wire.schema import Request
 from tests.support.fake_upstream import request
 from tests.unit.proxy.scripted import Scripted
 from tests.unit.proxy.stage import stage, turns, until
+from tests.unit.proxy.test_back_pressure import fetch_answer
 from tests.unit.proxy.test_order import heartbeat, metadata, numbers, produce
 from tests.unit.proxy.test_split import HEARTBEAT as HEARTBEAT_CALL
 from tests.unit.proxy.test_split import LARGE, Call, ask, fetch, reach, send_cut
@@ -315,6 +316,20 @@ async def test_a_watcher_sees_exactly_the_bytes_that_the_broker_sent(call: Call)
             assert b"".join(it.chunks) == frame
             assert b"" not in it.chunks
             it.chunks.clear()
+
+
+async def test_the_empty_end_of_a_large_response_goes_with_what_is_in_front_of_it() -> None:
+    front, behind = fetch_answer(70_000)
+    frame = front + bytes(70_000) + behind
+    it = Scripted(keys=(), stream_keys=(1,), request=lambda *_: Forward("c"))
+    async with stage(it) as on:
+        client, broker = await on.pair()
+        for left in (10, 3):
+            await client.send(request(1, 18, FetchRequest()))
+            await broker.request()
+            await send_cut(on, broker, frame, len(frame) - left)
+            assert await client.frame() == frame
+            assert it.chunks[-1] == frame[-left:]
 
 
 async def test_a_watcher_is_told_who_asks_and_sees_the_request_as_far_as_it_has_come() -> None:
