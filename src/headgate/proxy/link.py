@@ -274,7 +274,7 @@ class Link:
     def splice(self, size: int, pipes: PipePool, on_pipe: Callable[[Pipe], None]) -> None:
         """Give the next `size` bytes to `on_pipe`, in pipes; for an owner that has used all before them.
 
-        When no pipe is free, bytes are shown to the owner, and this call is forgotten.
+        When no pipe is free, or few bytes are left, they are shown to the owner, and this call is forgotten.
         """
         self._unseen = size
         self._pipes = pipes
@@ -310,8 +310,8 @@ class Link:
         self._out = _NO_OUTPUT
 
     def _on_readable(self) -> None:
-        if self._unseen and self._splice_on():
-            return
+        if self._unseen and self._splice_on() and (self._unseen or not self.is_reading or self.closed):
+            return  # else what is behind the spliced bytes may be here already
         kept = len(self._kept)
         if kept >= BUFFER_BYTES:  # only while held or draining: what the owner keeps by itself is small
             self.pause()
@@ -391,6 +391,8 @@ class Link:
         self.meter.received_bytes += received
         self._pipes.spliced_bytes += received
         self._unseen -= received
+        if self._unseen < _BRIEF_BYTES:
+            self._unseen = 0  # the rest is received with what is behind it
         self._is_brief = True
         started = perf_counter()
         self._on_pipe(pipe)

@@ -3,8 +3,9 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from struct import pack
@@ -15,6 +16,7 @@ import pytest
 
 from headgate.proxy.link import BUFFER_BYTES, SHARED, SMALL_TIMED_EVERY, Link, LinkMeter
 from headgate.proxy.metrics import Histogram
+from headgate.proxy.pipes import Pipe, PipePool
 from tests.unit.proxy.stage import turns, until
 
 
@@ -483,3 +485,95 @@ def test_a_duration_that_stands_for_others_is_counted_so_often_unless_it_is_long
     histogram.record(0.2, 16)
     assert (sum(histogram.counts), histogram.counts[-2]) == (17, 1)
     assert histogram.total == pytest.approx(0.2 + 16 * 0.00004)
+
+
+# Pipes.
+
+
+class Spliced(Owner):
+    """Also takes pipes."""
+
+    def __init__(self, pool: PipePool) -> None:
+        super().__init__()
+        self.pool = pool
+        self.piped = bytearray()
+
+    def on_pipe(self, pipe: Pipe) -> None:
+        self.piped += pipe.read_out()
+        self.pool.give_back(pipe)
+
+
+class OneWakeUp:
+    """Stands for the event loop, to run one wake-up at a time."""
+
+    def __init__(self) -> None:
+        self.on_readable: Callable[[], None] = lambda: None
+
+    def add_reader(self, _: int, on_readable: Callable[[], None]) -> None:
+        self.on_readable = on_readable
+
+    def remove_reader(self, _: int) -> None:
+        self.on_readable = lambda: None
+
+
+def wait_for(sock: socket.socket, size: int) -> None:
+    """Wait until so many bytes can be received."""
+    while len(sock.recv(size + 1, socket.MSG_PEEK)) < size:
+        time.sleep(0)
+
+
+@contextmanager
+def spliced_link() -> Iterator[tuple[Link, Spliced, OneWakeUp, socket.socket, socket.socket]]:
+    """A link with an owner for pipes, what wakes it up, its socket, and its peer."""
+    sock, peer = connected()
+    pool = PipePool(1, time.monotonic)
+    owner, loop = Spliced(pool), OneWakeUp()
+    link = owner.link = Link(cast("asyncio.AbstractEventLoop", loop), sock, owner, LinkMeter(lambda *_: None))
+    link.resume()
+    try:
+        yield link, owner, loop, sock, peer
+    finally:
+        link.close()
+        peer.close()
+        pool.close()
+
+
+def test_few_bytes_that_are_left_of_spliced_ones_are_received_with_what_is_behind_them() -> None:
+    with spliced_link() as (link, owner, loop, sock, peer):
+        link.splice(40_000, owner.pool, owner.on_pipe)
+        peer.send(bytes(35_000))
+        wait_for(sock, 35_000)
+        loop.on_readable()
+        assert len(owner.piped) == 35_000
+        assert not link.is_splicing
+        peer.send(bytes(5_000) + b"behind")
+        wait_for(sock, 5_006)
+        loop.on_readable()
+        assert owner.received == bytes(5_000) + b"behind"
+        assert len(owner.piped) == 35_000
+
+
+def test_what_is_behind_spliced_bytes_is_received_in_the_same_wake_up() -> None:
+    with spliced_link() as (link, owner, loop, sock, peer):
+        link.splice(40_000, owner.pool, owner.on_pipe)
+        peer.send(bytes(40_000) + b"behind")
+        wait_for(sock, 40_006)
+        loop.on_readable()
+        assert len(owner.piped) == 40_000
+        assert owner.received == b"behind"
+
+
+@pytest.mark.parametrize("how", ["pause", "close"])
+def test_a_link_that_its_owner_stops_with_a_pipe_receives_nothing_behind_it(how: str) -> None:
+    with spliced_link() as (link, owner, loop, sock, peer):
+
+        def on_pipe(pipe: Pipe) -> None:
+            owner.on_pipe(pipe)
+            getattr(link, how)()
+
+        link.splice(40_000, owner.pool, on_pipe)
+        peer.send(bytes(40_000) + b"behind")
+        wait_for(sock, 40_006)
+        loop.on_readable()
+        assert len(owner.piped) == 40_000
+        assert not owner.received
