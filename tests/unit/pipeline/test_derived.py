@@ -1,7 +1,9 @@
 """Derivations: when they run, from which versions, and that one that is killed is repaired by the next run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -346,14 +348,23 @@ def test_derivations_have_an_order(first: tuple[Any, Any], second: tuple[Any, An
 
 
 class PassingTime:
-    """A stop that comes after so many seconds of the clock, of which each wait takes ten."""
+    """A stop that comes after so many seconds of the clock, of which each wait takes ten, or `step_s`.
 
-    def __init__(self, clock: FakeClock, seconds: int) -> None:
+    `at` says what happens after how many seconds.
+    """
+
+    def __init__(
+        self, clock: FakeClock, seconds: int, step_s: int = 10, at: Mapping[int, Callable[[], None]] | None = None
+    ) -> None:
         self._clock = clock
+        self._began = clock.now_ms
         self._until = clock.now_ms + 1000 * seconds
+        self._step_s = step_s
+        self._at = at or {}
 
     def wait(self, _timeout: float) -> bool:
-        self._clock.now_ms += 10_000
+        self._clock.now_ms += 1000 * self._step_s
+        self._at.get((self._clock.now_ms - self._began) // 1000, lambda: None)()
         return self.is_set()
 
     def is_set(self) -> bool:
@@ -378,6 +389,52 @@ def test_each_derivation_looks_at_its_sources_once_in_its_minutes(
     tables.run("c", cast("Event", PassingTime(scene.clock, 660)))
     assert [minute for name, minute in looks if name == often.name] == list(range(1, 12))
     assert [minute for name, minute in looks if name == seldom.name] == [1, 6, 11]
+
+
+def run_times(tmp_path: Path, urgent: tuple[str, ...], at: dict[int, str]) -> list[int]:
+    """After how many seconds a derivation runs while rows come to these tables after so many seconds."""
+    scene = Scene(tmp_path)
+    scene.add_app("a", SOURCE)
+    scene.add_app("a", "breaker_events")
+    began, times = scene.clock.now_ms, []
+
+    def derive(run: DerivedRun) -> None:
+        times.append((scene.clock.now_ms - began) // 1000)
+        scene.derive(run)
+
+    spark = SimpleNamespace(setLocalProperty=lambda *_: None, setJobGroup=lambda *_, **__: None)
+    session = cast("SparkSession", SimpleNamespace(sparkContext=spark))
+    config = load(None, {}, {"tables.path": str(tmp_path)})
+    context = DerivedContext(config=config, session=session, writers=scene.writers)
+    urgently = replace(scene.derivation, sources=(SOURCE, "breaker_events"), urgent=urgent, derive=derive)
+    tables = DerivedTables((urgently,), context, scene.clock, scene.log)
+    happens = {second: partial(scene.add_app, f"at {second}", table) for second, table in at.items()}
+    tables.run("c", cast("Event", PassingTime(scene.clock, 250, step_s=1, at=happens)))
+    return times
+
+
+def test_an_urgent_source_makes_a_derivation_run_within_ten_seconds_and_again_for_what_comes_later(
+    tmp_path: Path,
+) -> None:
+    at = {125: "breaker_events", 140: SOURCE}
+    first, trip, follow_up = run_times(tmp_path, ("breaker_events",), at)
+    assert first == 60
+    assert 125 <= trip <= 135
+    assert trip + 20 <= follow_up <= trip + 21
+
+
+def test_without_an_urgent_source_a_derivation_waits_for_its_minute(tmp_path: Path) -> None:
+    assert run_times(tmp_path, (), {125: "breaker_events", 140: SOURCE}) == [60, 180]
+
+
+def test_another_source_is_not_urgent(tmp_path: Path) -> None:
+    assert run_times(tmp_path, ("breaker_events",), {140: SOURCE}) == [60, 180]
+
+
+def test_steady_news_of_an_urgent_source_does_not_make_a_derivation_run_all_the_time(tmp_path: Path) -> None:
+    times = run_times(tmp_path, ("breaker_events",), dict.fromkeys(range(100, 200), "breaker_events"))
+    assert all(later - before >= 20 for before, later in pairwise(times))
+    assert len(times) <= 10
 
 
 _QUIET = 7 * 24 * HOUR

@@ -367,4 +367,5 @@ DEAD_LETTERS = Derivation(
     results=(_CLUSTERS, _LETTERS),
     derive=_derive,
     hourly=True,
+    urgent=(_EVENTS,),
 )

@@ -38,7 +38,7 @@ class Derivation:
 
     It runs when a source has a new version, with `hourly` also when another hour has begun, because its rows depend on
     the time. At least so many `minutes` lie between two runs. With `daily` it runs only when another day has begun: its
-    rows are those of the days before.
+    rows are those of the days before. A new version of an `urgent` source does not wait for the minutes.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Derivation:
     hourly: bool = False
     daily: bool = False
     minutes: int = 1
+    urgent: tuple[str, ...] = ()
 
     def hour_of(self, now_ms: int) -> int:
         """What tells two runs apart by their time: the hour, the first hour of the day, or nothing."""

@@ -1,10 +1,14 @@
 """Runs the derivations: after batches have changed their sources, once in some minutes, and at the end of `--once`.
 
+After a new version of a source that is urgent to it, such as a trip, a derivation does not wait for its minutes: it
+runs within ten seconds, and again when the rows have come that the append query had waited for.
+
 A derivation that fails does not stop the others: it is a problem in `pipeline_runs` and of `/readyz`, and is tried
 again after as many minutes.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from threading import Event
 from typing import Protocol
 
@@ -13,6 +17,7 @@ from headgate.base.errors import ClusterError, HeadgateError
 from headgate.pipeline.batches import disk_full_error
 from headgate.pipeline.derived.derivation import Derivation, DerivedContext, DerivedRun, MadeFrom
 from headgate.pipeline.derived.source_tables import SourceTables, SourceVersion
+from headgate.pipeline.queries import APPEND
 from headgate.pipeline.run_log import PipelineRun, RunLog, print_message
 from headgate.tables.definitions import table_named
 from headgate.tables.files import remove_folder
@@ -20,6 +25,8 @@ from headgate.tables.storage import StoredTable, TableError, TableVersionError
 
 QUERY = "derived"
 EVERY_S = 60.0
+URGENT_S = 10.0
+AGAIN_S = float(APPEND.max_delay_s)
 _POLL_S = 1.0
 
 
@@ -57,15 +64,38 @@ class DerivedTables:
         spark.setJobGroup(QUERY, "derived tables", interruptOnCancel=True)  # by which a stop cancels what runs
         export_at = self._clock.monotonic() + EVERY_S
         due = dict.fromkeys(self._derivations, export_at)
+        look_at = self._clock.monotonic() + URGENT_S
+        urgent = self._urgent_versions()
+        again_at: dict[Derivation, float] = {}  # when what follows the last urgent run may begin
+        hurried: set[Derivation] = set()
         while not stop.wait(_POLL_S):
+            now = self._clock.monotonic()
+            if now >= look_at:
+                before, urgent = urgent, self._urgent_versions()
+                look_at = now + URGENT_S
+                hurried |= (news := {one for one in urgent if urgent[one] != before.get(one)})
+                due |= {one: min(due[one], max(now, again_at.get(one, now))) for one in news}
             for one, due_at in due.items():
                 if not stop.is_set() and self._clock.monotonic() >= due_at:
                     self._try_to_derive(one, run, stop)
-                    due[one] = self._clock.monotonic() + one.minutes * EVERY_S
+                    ended_at = self._clock.monotonic()
+                    due[one] = ended_at + one.minutes * EVERY_S
+                    if one in hurried:
+                        hurried.discard(one)
+                        due[one] = again_at[one] = ended_at + AGAIN_S
             if not stop.is_set() and self._clock.monotonic() >= export_at:
                 self._try_to_export(cluster, run)
                 export_at = self._clock.monotonic() + EVERY_S
         self._log.end(run, "stopped")
+
+    def _urgent_versions(self) -> dict[Derivation, list[tuple[str, int]]]:
+        """The versions of the sources that are urgent; none of a derivation whose sources cannot be read now."""
+        found: dict[Derivation, list[tuple[str, int]]] = {}
+        for one in self._derivations:
+            with suppress(HeadgateError):  # a run of the derivation reports it
+                versions = self._sources.versions(one.urgent)
+                found[one] = [(version.id, version.version) for version in versions.values()]
+        return found
 
     def run_once(self, cluster: str, stop: Event) -> bool:
         """Run all derivations whose sources have changed; False when one failed."""
