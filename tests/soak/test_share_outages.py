@@ -1,4 +1,4 @@
-"""45 s outages of a dead-letter topic at default settings: five kinds, and with kills the three that need one broker.
+"""45 s outages of a dead-letter topic at default settings: five kinds, each also with kills.
 
 The longest commit is at most a second, the throughput at least 0.8 of that of the same run's healthy phase, and when
 the topic is back every record that the broker archived has its dead letter. The integration tests run a part of it for
@@ -86,25 +86,51 @@ def test_outages_with_kills(cluster: Cluster, tmp_path: Path, jvms: list[ShareJv
     other_folder.mkdir()
     with guarded(cluster, one_folder) as scene, guarded(cluster, other_folder, facts__prefix=scene.facts) as other:
         scenes = [scene, other]
-        outages = [deleted(scene), too_large(scene), revoked(scene)]
-        kills: list[tuple[float, Callable[[], object]]] = [
-            (8.0, lambda: kill_worker(scene)),
-            (16.0, lambda: kill_worker(leading(scenes))),
-            (26.0, lambda: kill_gateway(scene)),
-            (36.0, lambda: kill_gateway(leading(scenes))),
-        ]
         found = endure(
             scene,
-            outages,
+            [deleted(scene), too_large(scene), revoked(scene)],
             jvms,
             healthy_s=HEALTHY_S / 2,
             outage_s=OUTAGE_S,
             addresses=[logged_in(one) for one in scenes],
-            blows=kills,
+            blows=kills(scenes),
             blows_after=[(0.5, lambda: kill_worker(leading(scenes)))],
         )
     report("with kills", found)
     assert [one.problems for one in found] == [()] * len(found)
+
+
+def test_outages_of_a_broker_with_kills(tmp_path_factory: pytest.TempPathFactory, jvms: list[ShareJvm]) -> None:
+    """The same kills, while a broker of three is stopped: the leader may have lost it too."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("three-one", "three-other")]
+    with (
+        start_test_cluster(tmp_path_factory, brokers=3) as cluster,
+        share_scene(cluster, folders[0], gateway__nodes="0-2") as scene,
+        share_scene(cluster, folders[1], gateway__nodes="0-2", facts__prefix=scene.facts) as other,
+    ):
+        scenes = [scene, other]
+        found = endure(
+            scene,
+            stopped_and_too_few(scene, 1),
+            jvms,
+            healthy_s=HEALTHY_S / 2,
+            outage_s=OUTAGE_S,
+            addresses=[one.bootstrap for one in scenes],
+            blows=kills(scenes),
+            blows_after=[(0.5, lambda: kill_worker(leading(scenes)))],
+        )
+    report("three brokers, with kills", found)
+    assert [one.problems for one in found] == [()] * len(found)
+
+
+def kills(scenes: Sequence[ShareScene]) -> list[tuple[float, Callable[[], object]]]:
+    """When in an outage which worker or gateway is killed."""
+    return [
+        (8.0, lambda: kill_worker(scenes[0])),
+        (16.0, lambda: kill_worker(leading(scenes))),
+        (26.0, lambda: kill_gateway(scenes[0])),
+        (36.0, lambda: kill_gateway(leading(scenes))),
+    ]
 
 
 def leading(scenes: Sequence[ShareScene]) -> ShareScene:

@@ -1,7 +1,8 @@
 """Ways in which a dead-letter topic fails, and a primary stream that does not notice (KIP-1316, risk 2).
 
-Some seconds of two kinds. `make soak` has all five for 45 s, and three of them with kills too: topic deleted, records
-too large, right revoked (`tests/soak/test_share_outages.py`). Brokers that are stopped are in `test_three_brokers.py`.
+Some seconds of two kinds. `make soak` has all five for 45 s, without and with kills: topic deleted, records too large,
+right revoked, broker stopped, too few replicas (`tests/soak/test_share_outages.py`). Brokers that are stopped are in
+`test_three_brokers.py`.
 Bounds are wide, because a busy machine must not decide: before there was a spool every commit waited 10 s.
 """
 
