@@ -109,6 +109,7 @@ class Link:
         "_fd",
         "_hangups",
         "_is_brief",
+        "_is_special",
         "_kept",
         "_loop",
         "_on_pipe",
@@ -141,6 +142,7 @@ class Link:
         self._pipes: PipePool | None = None
         self._on_pipe: Callable[[Pipe], None] | None = None
         self._is_brief = False  # little is read at once
+        self._is_special = False  # one of the three above, or held: one test for nearly all wake-ups
         self.held = False  # what is received is kept and not shown
         self.is_reading = False
         self._out = _NO_OUTPUT
@@ -257,7 +259,7 @@ class Link:
 
     def hold_input(self) -> None:
         """Go on reading, up to one buffer, but show nothing to the owner: the end of the peer is still noticed."""
-        self.held = True
+        self.held = self._is_special = True
 
     def release_input(self) -> None:
         """Show what was kept; called from a fresh stack, never from inside `on_bytes`."""
@@ -270,6 +272,7 @@ class Link:
     def fill(self, target: memoryview) -> None:
         """Receive the next bytes right into this until it is full; for an owner that has used all before them."""
         self._target = target
+        self._is_special = True
 
     def splice(self, size: int, pipes: PipePool, on_pipe: Callable[[Pipe], None]) -> None:
         """Give the next `size` bytes to `on_pipe`, in pipes; for an owner that has used all before them.
@@ -277,6 +280,7 @@ class Link:
         When no pipe is free, or few bytes are left, they are shown to the owner, and this call is forgotten.
         """
         self._unseen = size
+        self._is_special = True
         self._pipes = pipes
         self._on_pipe = on_pipe
 
@@ -310,18 +314,13 @@ class Link:
         self._out = _NO_OUTPUT
 
     def _on_readable(self) -> None:
-        if self._unseen and self._splice_on() and (self._unseen or not self.is_reading or self.closed):
-            return  # else what is behind the spliced bytes may be here already
-        kept = len(self._kept)
-        if kept >= BUFFER_BYTES:  # only while held or draining: what the owner keeps by itself is small
-            self.pause()
-            return
-        view = shared = SHARED.view
-        room = self._target
+        shared = SHARED.view
+        is_special = self._is_special or len(self._kept) > 0
+        room = self._room() if is_special else shared
         if room is None:
-            room = self._room(kept) if kept or self._is_brief else shared
+            return
         try:
-            received = self._receive(room)
+            received = self._sock.recv_into(room) if self.is_plain else self._receive(room)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as failure:
@@ -330,7 +329,40 @@ class Link:
         if not received:
             self._end(self._failure)
             return
-        self.meter.received_bytes += received
+        meter = self.meter
+        meter.received_bytes += received
+        if is_special:
+            self._received(received)
+        elif received > _SMALL_BYTES or meter.untimed == 1:
+            self._show(shared, received)
+        else:  # what `_show` does with few bytes that are not timed, without its call
+            meter.untimed -= 1
+            used = self._owner.on_bytes(shared, received)
+            if used != received and not self.closed:
+                self._kept = bytes(shared[used:received])
+        if self._unseen and self.is_reading:
+            self._splice_on()
+        if self.peer_has_left:
+            self._loop.call_soon(self._read_on)
+
+    def _room(self) -> memoryview | None:
+        """Where the next bytes are received, behind those that are kept; None when they are not received now."""
+        if self._unseen and self._splice_on() and (self._unseen or not self.is_reading or self.closed):
+            return None  # else what is behind the spliced bytes may be here already
+        kept = len(self._kept)
+        if kept >= BUFFER_BYTES:  # only while held or draining: what the owner keeps by itself is small
+            self.pause()
+            return None
+        if self._target is not None:
+            return self._target
+        if self._is_brief and kept < _BRIEF_BYTES:
+            return SHARED.start[kept:]
+        return SHARED.view[kept:] if kept else SHARED.view
+
+    def _received(self, received: int) -> None:
+        """Bytes came while some are kept, or `fill`, `splice` or `hold_input` was called."""
+        view = shared = SHARED.view
+        kept = len(self._kept)
         if self._target is not None:
             self._target = self._target[received:] or None
             received = 0
@@ -348,19 +380,9 @@ class Link:
                 self._kept = bytes(shared[: kept + received])
         elif self._target is None:
             self._show(view, kept + received)
-            if self._unseen:
-                if self.is_reading:
-                    self._splice_on()
-            elif self._is_brief and kept + received >= _BRIEF_BYTES:
+            if not self._unseen and self._is_brief and kept + received >= _BRIEF_BYTES:
                 self._is_brief = False  # no large frame begins here
-        if self.peer_has_left:
-            self._loop.call_soon(self._read_on)
-
-    def _room(self, kept: int) -> memoryview:
-        """Where the next bytes are received, behind those that are kept."""
-        if self._is_brief and kept < _BRIEF_BYTES:
-            return SHARED.start[kept:]
-        return SHARED.view[kept:] if kept else SHARED.view
+        self._is_special = self.held or self._is_brief or self._target is not None or self._unseen > 0
 
     def _splice_on(self) -> bool:
         """Have the kernel move what has been received into a pipe; False: it has to be received and shown."""
@@ -393,7 +415,7 @@ class Link:
         self._unseen -= received
         if self._unseen < _BRIEF_BYTES:
             self._unseen = 0  # the rest is received with what is behind it
-        self._is_brief = True
+        self._is_brief = self._is_special = True
         started = perf_counter()
         self._on_pipe(pipe)
         self.meter.record_seconds(perf_counter() - started, 1)
@@ -402,7 +424,8 @@ class Link:
         return True
 
     def _receive(self, into: memoryview) -> int:
-        return self._sock.recv_into(into)
+        """What `recv_into` does, of a link that is not plain."""
+        raise NotImplementedError
 
     def _show(self, view: memoryview, size: int) -> None:
         meter = self.meter
