@@ -9,6 +9,7 @@ import asyncio
 import socket
 import ssl
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -42,11 +43,6 @@ class TlsSession:
         self.object = context.wrap_bio(
             self.incoming, self.outgoing, server_side=server_hostname is None, server_hostname=server_hostname
         )
-
-    def read_into(self, into: memoryview) -> int:
-        """Decrypted bytes into `into`; 0 at the peer's end, `ssl.SSLWantReadError` when no record is whole."""
-        # With a buffer, `read` returns a count; typeshed knows only the form without one.
-        return self.object.read(len(into), into)  # type: ignore[return-value]
 
     async def handshake(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         """Shake hands; every failure is an `OSError` (`ssl.SSLError` is one). The caller sets the deadline."""
@@ -150,9 +146,11 @@ class TlsLink(Link):
 
     def _seal_piece(self, piece: Buffer) -> bytes:
         tls = self._tls
-        done = tls.object.write(piece)
-        while done < len(piece):
-            done += tls.object.write(memoryview(piece)[done:])
+        write = tls.object.write
+        size = len(piece)
+        done = write(piece)
+        while done < size:
+            done += write(memoryview(piece)[done:])
         return tls.outgoing.read()
 
     def _refill(self) -> bool:
@@ -213,11 +211,14 @@ class TlsLink(Link):
                 return 0
             incoming.write(_CIPHERTEXT[:size])
         total = 0
+        most = len(into)
+        # With a buffer, `read` returns a count, 0 at the peer's end; typeshed knows only the form without one.
+        read: Callable[[int, memoryview], int] = tls.object.read  # type: ignore[assignment]
         self._more = False
         try:
-            while total < len(into) and (size := tls.read_into(into[total:] if total else into)):
+            while total < most and (size := read(most - total, into[total:] if total else into)):
                 total += size
-                if total < len(into) and not incoming.pending:
+                if total < most and not incoming.pending:
                     # A record that ended, and nothing behind it: to read again would cost as much, for an exception.
                     if tls.outgoing.pending:
                         self._answer_key_update()
