@@ -106,6 +106,13 @@ async def test_figures_stand_at_the_nodes_of_the_map(stage: ApiStage) -> None:
     assert answer["truncated"] is False
 
 
+@pytest.mark.parametrize("as_of", ["2026-11-15T12:00:00Z", "1794744000000"])
+async def test_figures_of_the_past_are_refused(stage: ApiStage, as_of: str) -> None:
+    answer = await stage.request("GET", "/api/v1/graph/overlay", f"as_of={as_of}")
+    assert (answer.status, answer.json["message"]) == (400, "as_of: Input should be 'now'")
+    assert await stage.json("graph/overlay", as_of="now") == await stage.json("graph/overlay")
+
+
 async def test_a_resume_changes_the_state_and_the_etag_at_once(stage: ApiStage) -> None:
     first = await stage.get("graph/overlay")
     etag = first.headers["etag"]

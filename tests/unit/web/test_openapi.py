@@ -81,7 +81,8 @@ def test_every_parameter_is_bounded(document: Any) -> None:
             bounded = [
                 schema
                 for schema in schemas
-                if schema.keys() & {"maxLength", "maximum", "enum", "pattern", "$ref"} or schema["type"] != "string"
+                if schema.keys() & {"maxLength", "maximum", "enum", "const", "pattern", "$ref"}
+                or schema["type"] != "string"
             ]
             assert len(bounded) == len(schemas), (path, parameter)
 

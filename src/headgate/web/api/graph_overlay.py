@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from headgate.lineage.estate_map import EstateMap
 from headgate.lineage.graph import SHARE_GROUP
@@ -62,6 +62,9 @@ def overlay_router(tables: EstateTables, answers: Answers, access: AccessControl
     async def graph_overlay(
         request: Request,
         names: Annotated[VisibleNames, Depends(access.visible_names)],
+        as_of: Annotated[  # noqa: ARG001 - refused, so that no one takes these for the figures of a map of the past
+            Literal["now"] | None, Query(description="only now: there are no figures of the past")
+        ] = None,
         cluster: Cluster = None,
     ) -> Response:
         """States, lags, dead letters of the last hour and open gaps of what is on the map now."""
