@@ -23,6 +23,7 @@ from headgate.base.errors import ClusterError
 from headgate.cli import logs
 from headgate.cli.dev_pipeline import DevPipeline, is_installed
 from headgate.cli.features import FAMILIES, check_features, make_features
+from headgate.cli.secret_files import warn_of_open_files
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.cli.web import create_web, wait_until_read
 from headgate.config import Config, load
@@ -31,7 +32,7 @@ from headgate.proxy.server import Gateway
 from headgate.sample.outages import DEFAULT_EVERY_S
 from headgate.sample.programs import Sample
 from headgate.sample.share_consumers import BILLING_SWITCH
-from headgate.sample.shop import APPLICATION, BILLING, CATALOG, CONFIG_TOPIC, FULFILMENT, STATUS_TOPIC
+from headgate.sample.shop import APPLICATION, BILLING, CATALOG, CONFIG_TOPIC, FULFILMENT, OFFSET_TOPIC, STATUS_TOPIC
 
 _LONGEST_S: Final = 86_400
 
@@ -94,8 +95,10 @@ def run(args: argparse.Namespace) -> int:
         "pipeline.checkpoint": str(data_dir / "checkpoints"),
     }
     if not args.no_sample:
-        overrides |= {"connect.sample.status_topic": STATUS_TOPIC, "connect.sample.config_topic": CONFIG_TOPIC}
+        named = {"status": STATUS_TOPIC, "config": CONFIG_TOPIC, "offset": OFFSET_TOPIC}
+        overrides |= {f"connect.sample.{what}_topic": topic for what, topic in named.items()}
     config = load(args.config, os.environ, overrides)
+    warn_of_open_files(config, args.config)
     check_features(config)
     spec = ClusterSpec(data_dir=data_dir / "kafka", port=args.kafka_port, log_dir=data_dir / "logs")
     parts: list[Sample | DevPipeline] = []
@@ -166,9 +169,9 @@ def _hint(config: Config, parts: Sequence[Sample | DevPipeline], data_dir: Path,
         commands.append(f"{groups} --describe --group {FULFILMENT} --members")
     if has_web:
         commands.append(f"{headgate} connectors --url http://{config.web.listen} topics {CATALOG}")
-    hint = "\n  ".join(
-        ("headgate: sample applications are running. Try, in another terminal in this folder:", *commands)
-    )
+    hint = f"headgate: open http://{config.web.listen} to see them on the map\n" if has_web else ""
+    hint = "headgate: sample applications are running\n" + hint
+    hint += "\n  ".join(("headgate: try, in another terminal in this folder:", *commands))
     if config.share_groups.enable:
         down = shlex.quote(str(data_dir / BILLING_SWITCH))
         breaker = f"{headgate} share-groups {server} --describe --group {BILLING} --circuit-breaker"

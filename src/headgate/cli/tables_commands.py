@@ -14,7 +14,7 @@ from headgate.cli.row_text import cell_text, parse_time, print_error, print_rows
 from headgate.cli.tables import DEFAULT_ROWS
 from headgate.tables.definitions import TABLES, table_named
 from headgate.tables.reader import AsOf, AtOffset, AtTime, Condition, Now, Operator, TableReader, column_of, kind_of
-from headgate.tables.table import Table, time_unit
+from headgate.tables.table import WRITTEN_BY, Table, time_unit
 from headgate.tables.writer import TableWriter
 
 _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=|<|>)(.*)", re.DOTALL)
@@ -31,7 +31,7 @@ def list_tables(args: argparse.Namespace, root: Location) -> int:
 
     found, code = _each_table(summarize)
     if not found and not code:
-        print_error(f"no tables in {escaped(str(root))} yet; `headgate pipeline run` creates them")
+        print_error(f"no table in {escaped(str(root))} yet; {WRITTEN_BY}")
     _print_tables(args, found)
     return code
 
@@ -50,7 +50,7 @@ def show_rows(args: argparse.Namespace, root: Location) -> int:
         limit=args.limit if args.json or args.limit is not None else DEFAULT_ROWS + 1,
     )
     if rows is None:
-        print_error(f"there is no table {table.name} in {escaped(str(root))} yet; `headgate pipeline run` creates it")
+        print_error(f"no table {table.name} in {escaped(str(root))} yet; {WRITTEN_BY}")
         return 1
     if args.json:
         for row in rows:

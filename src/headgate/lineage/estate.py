@@ -16,11 +16,13 @@ from headgate.lineage.estate_map import MapRow, MapUse
 from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.tables.definitions import VERSION_KEY, table_named
 from headgate.tables.reader import AtTime, Condition, Now, TableReader
+from headgate.tables.table import WRITTEN_BY
 
 Row = dict[str, Any]
 
 SPARK, STREAMS = "spark", "streams"
 _USE_COLUMNS: Final = ("cluster_id", "actor_kind", "app_id", "topic", "direction")
+_OWN_TOPICS: Final = "headgate-replay."
 _SUGGESTIONS: Final = 3
 _MAX_COMPARED: Final = 5000  # names: comparing one takes some 20 microseconds
 
@@ -29,11 +31,16 @@ class NotInEstateError(HeadgateError):
     """The tables have nothing of this name; the text suggests similar names."""
 
 
+def is_own_topic(topic: str) -> bool:
+    """Whether it holds what Headgate records of its own replays, and is no part of the estate."""
+    return topic.startswith(_OWN_TOPICS)
+
+
 class NoTableError(NotInEstateError):
     """A table does not exist yet."""
 
     def __init__(self, name: str, root: Location) -> None:
-        super().__init__(f"there is no table {name} in {str(root)!r} yet; `headgate pipeline run` creates it")
+        super().__init__(f"no table {name} in {str(root)!r} yet; {WRITTEN_BY}")
         self.table = name
 
 
@@ -92,7 +99,7 @@ class Estate:
         """The graph of the cluster; `UsageError` where there are several, and none was specified."""
         uses = (
             LineageUse(row["actor_kind"], row["app_id"], row["topic"], row["direction"], row["filled"])
-            for row in self.of_one_cluster(self.rows("lineage_edges", columns=(*_USE_COLUMNS, "filled"), is_valid=True))
+            for row in self._uses("filled")
         )
         return LineageGraph(uses, self.flows())
 
@@ -112,7 +119,6 @@ class Estate:
     def map_rows(self) -> Iterator[MapRow]:
         """The uses of topics, with what is known of each."""
         columns = ("declared", "observed", "filled", "is_internal", "bytes_day", "records_day", "last_seen")
-        rows = self.rows("lineage_edges", columns=(*_USE_COLUMNS, *columns), is_valid=True)
         return (
             MapRow(
                 row["actor_kind"],
@@ -121,8 +127,13 @@ class Estate:
                 row["direction"],
                 MapUse(*(row[name] for name in columns)),
             )
-            for row in self.of_one_cluster(rows)
+            for row in self._uses(*columns)
         )
+
+    def _uses(self, *columns: str) -> Iterator[Row]:
+        """The uses of topics, without those that replays of Headgate make of its own."""
+        rows = self.rows("lineage_edges", columns=(*_USE_COLUMNS, *columns), is_valid=True)
+        return (row for row in self.of_one_cluster(rows) if not is_own_topic(row["topic"]))
 
     def _pairs(self) -> Iterator[Row]:
         """The rows of `app_io` of the versions that were current.

@@ -16,6 +16,7 @@ from headgate.facts.json_form import Counts, Member, Nullable, OneOf, Time
 
 CLUSTER_ID = "cluster_id"
 BUCKET = "bucket"
+WRITTEN_BY = "a pipeline writes it within two minutes of its start (`headgate pipeline run`)"  # of a missing table
 
 _COMMENT = "comment"  # Delta's own name for the meaning of a column
 _UNIT = "headgate.unit"  # of a column of times; not stored

@@ -138,7 +138,7 @@ def test_an_unknown_group_and_missing_tables_are_told(tables: Path, capsys: pyte
     assert main(["share-groups", "--backtest", "--group", "other", "--path", str(tables)]) == 2
     assert "no records of the share group other were counted" in capsys.readouterr().err
     assert main(["share-groups", "--backtest", "--group", "sg", "--path", str(tables / "nowhere")]) == 1
-    assert "there is no table dispositions" in capsys.readouterr().err
+    assert "no table dispositions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.cli.main import main
+from headgate.tables.table import WRITTEN_BY
 from tests.unit.lineage.shop import CLUSTER, NOON, VERSION, cause, gap, hour, pair, use, write, write_shop
 
 Capture = pytest.CaptureFixture[str]
@@ -410,8 +411,8 @@ def test_causes_are_those_of_the_last_trip(root: Path, capsys: Capture) -> None:
 def test_a_table_that_is_not_there_yet_is_exit_code_1(tmp_path: Path, capsys: Capture) -> None:
     for arguments in (["impact", "a"], ["gaps"], ["owners", "a"], ["coverage"], ["idle"], ["causes", "a"]):
         _, errors = show(capsys, tmp_path, *arguments, code=1)
-        assert errors.startswith("headgate: there is no table ")
-        assert errors.endswith("yet; `headgate pipeline run` creates it\n")
+        assert errors.startswith("headgate: no table ")
+        assert errors.endswith(f"yet; {WRITTEN_BY}\n")
 
 
 def test_topics_of_several_clusters_are_kept_apart(tmp_path: Path, capsys: Capture) -> None:

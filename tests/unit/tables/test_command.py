@@ -11,6 +11,7 @@ import pytest
 
 from headgate.cli.main import main
 from headgate.tables.definitions import TABLES, table_named
+from headgate.tables.table import WRITTEN_BY
 from tests.unit.tables.estate import ROWS, write, write_estate
 
 Capture = pytest.CaptureFixture[str]
@@ -46,7 +47,7 @@ def test_no_tables_yet_is_an_empty_list(tmp_path: Path, capsys: Capture) -> None
     assert main(["tables", "list", "--path", str(tmp_path / "none"), "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out) == {"tables": []}
-    assert said.err == f"headgate: no tables in {tmp_path}/none yet; `headgate pipeline run` creates them\n"
+    assert said.err == f"headgate: no table in {tmp_path}/none yet; {WRITTEN_BY}\n"
 
 
 def test_one_broken_table_does_not_hide_the_others(tmp_path: Path, capsys: Capture) -> None:
@@ -178,7 +179,7 @@ def test_a_table_that_is_not_there_yet_is_not_there(tmp_path: Path, capsys: Capt
     assert main(["tables", "show", "changes", "--path", str(tmp_path), "--json"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == f"headgate: there is no table changes in {tmp_path} yet; `headgate pipeline run` creates it\n"
+    assert said.err == f"headgate: no table changes in {tmp_path} yet; {WRITTEN_BY}\n"
 
 
 def test_optimize_joins_files(tmp_path: Path, capsys: Capture) -> None:

@@ -10,6 +10,7 @@ from structlog.typing import EventDict
 
 from headgate.base.errors import PlatformError
 from headgate.tables.reader import TableReader
+from headgate.tables.table import WRITTEN_BY
 from headgate.web.api.estate_tables import EstateLimits, EstateTables, LoadedEstate, TooBusyError
 from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import ROWS, TWO, use, write
@@ -86,7 +87,7 @@ async def test_without_tables_the_answer_says_how_they_are_made(tmp_path: Path) 
     stage = Stage(tmp_path)
     answer = await stage.get("graph")
     assert answer.status == 503
-    assert answer.json["message"] == "There is no table app_io yet: `headgate pipeline run` creates it"
+    assert answer.json["message"] == f"No table app_io yet: {WRITTEN_BY}"
     assert (await stage.json("health"))["tables"] == []
     write_graph(tmp_path)
     stage.clock.now_ms += 1_000

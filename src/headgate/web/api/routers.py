@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from headgate.base.errors import PlatformError, UsageError
 from headgate.lineage.estate import NoTableError, NotInEstateError, SeveralClustersError
 from headgate.tables.storage import TableError
+from headgate.tables.table import WRITTEN_BY
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers
 from headgate.web.api.applications import applications_router
@@ -64,7 +65,7 @@ async def _on_absent(_: Request, error: Exception) -> JSONResponse:
 
 async def _on_no_table(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, NoTableError)
-    text = f"There is no table {error.table} yet: `headgate pipeline run` creates it"
+    text = f"No table {error.table} yet: {WRITTEN_BY}"
     return _respond(HTTPStatus.SERVICE_UNAVAILABLE, text)
 
 
