@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from headgate.config import files, rules
+from headgate.config import exposed_files, rules
 from headgate.config.loading import load
 from headgate.config.problems import ConfigError, Problem, shown
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         problems = error.problems
     else:
-        for warning in (*rules.warnings(config), *files.warnings(config)):
+        for warning in (*rules.warnings(config), *exposed_files.warnings(config, file)):
             print(f"{name}: {warning.paths[0]}: warning: {warning.text}", file=sys.stderr)
     if args.json:
         print(json.dumps({"problems": [{"path": one.path, "text": one.text} for one in problems]}))

@@ -20,6 +20,7 @@ from headgate.cli.cluster_calls import dialler_of, tell
 from headgate.cli.columns import json_text
 from headgate.cli.dlq_text import ReplayBar, replay_document, replay_text
 from headgate.cli.escaping import escaped
+from headgate.cli.secret_files import warn_of_open_files
 from headgate.config import Config, load
 from headgate.config.addresses import Address
 from headgate.dead_letters.audit import refresh_audit
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rate is not None and not (math.isfinite(args.rate) and 0 < args.rate <= MOST_RATE):
         raise UsageError(f"--rate must be above 0 and at most {MOST_RATE} records a second")
     config = load(args.config, os.environ)
+    warn_of_open_files(config, args.config)
     if args.bootstrap_server is None:
         args.bootstrap_server = str(Address(config.gateway.advertised_host, config.gateway.listen.port))
     args.timeout = None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from headgate.base.clock import SystemClock
 from headgate.base.errors import INTERRUPTED
 from headgate.cli import logs
+from headgate.cli.secret_files import warn_of_open_files
 from headgate.config import Config, load
 from headgate.config.addresses import Address, parse_address
 from headgate.kafka.topics import client_settings
@@ -92,6 +93,7 @@ class _Signals:
 def run(args: argparse.Namespace) -> int:
     logs.configure("warning")
     config = load(args.config, os.environ)
+    warn_of_open_files(config, args.config)
     signals = _Signals()
     well = _run(args, config, signals)
     if signals.exit_code is not None:

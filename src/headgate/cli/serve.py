@@ -17,11 +17,10 @@ import uvloop
 from headgate.base.clock import SystemClock
 from headgate.cli import logs
 from headgate.cli.features import FAMILIES, check_features
+from headgate.cli.secret_files import warn_of_open_files
 from headgate.cli.waiting import Stopped, ready_or_stopped
-from headgate.config import Config, files, load
+from headgate.config import Config, load
 from headgate.proxy.supervisor import Supervisor
-
-log = logs.get_logger()
 
 _WORKER = (sys.executable, "-m", "headgate.cli.worker")
 
@@ -34,9 +33,8 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     logs.configure()
     config = load(args.config, os.environ)
+    warn_of_open_files(config, args.config)
     check_features(config)
-    for warning in files.warnings(config):
-        log.warning("secret file open to other users", key=warning.paths[0], problem=warning.text)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
 

@@ -17,6 +17,7 @@ import uvloop
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import UsageError
 from headgate.cli import logs
+from headgate.cli.secret_files import warn_of_open_files
 from headgate.cli.waiting import Stopped
 from headgate.config import Config, load
 from headgate.web.tokens import TokenScope, add_token
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("headgate web requires --config FILE")
     logs.configure()
     config = load(args.config, os.environ)
+    warn_of_open_files(config, args.config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
 

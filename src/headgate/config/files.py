@@ -55,22 +55,6 @@ def violations(config: Config) -> Iterator[Violation]:
             yield Violation(("upstream.service_password_file",), str(error))
 
 
-def warnings(config: Config) -> Iterator[Violation]:
-    """Warnings for secret files that other users of the machine can read, or that others than their owner can change.
-
-    No violations: a container's secrets are often mounted with mode 644, into a machine without other users.
-    """
-    secrets = {
-        "gateway.tls_key": config.gateway.tls_key,
-        "upstream.service_password_file": config.upstream.service_password_file,
-        "web.tls_key": config.web.tls_key,
-        "web.tokens_file": config.web.tokens_file,
-    }
-    for key, path in secrets.items():
-        if path is not None and (trouble := exposure(path)) is not None:
-            yield Violation((key,), trouble)
-
-
 def exposure(path: Path) -> str | None:
     """A warning for a secret file that is open to other users; None for one that is not, or cannot be read."""
     with suppress(OSError):

@@ -12,7 +12,7 @@ from headgate.base.locations import Location, ObjectLocation
 from headgate.config.model import Config
 from headgate.config.values import STORAGE_OPTIONS
 
-_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 # Other names of the same option, of which the first that is set counts.
 _OTHER_NAMES: Final = {
     "AWS_ENDPOINT_URL": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -24,7 +24,7 @@ def storage_options(configured: Mapping[str, str], env: Mapping[str, str]) -> tu
     """The options of the store, in the order of their names."""
     found: dict[str, str] = {}
     for name in STORAGE_OPTIONS:
-        if name in _CREDENTIALS and any(one in configured for one in _CREDENTIALS):
+        if name in CREDENTIALS and any(one in configured for one in CREDENTIALS):
             continue
         values = [env[other] for other in _OTHER_NAMES.get(name, (name,)) if env.get(other)]
         if values:

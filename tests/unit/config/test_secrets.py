@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import UsageError
+from headgate.cli import logs
 from headgate.cli.main import main
-from headgate.config import ConfigError, files, load
+from headgate.config import ConfigError, exposed_files, load
 from headgate.config.files import MAX_SECRET_BYTES, read_secret
 
 PASSWORD = "hunter2"
@@ -105,8 +106,20 @@ service_password_file = "HERE/secret"
 tls_cert = "HERE/cert"
 tls_key = "HERE/secret"
 tokens_file = "HERE/secret"
+[pipeline]
+openlineage = "HERE/secret"
+[tables]
+path = "s3://lake/tables"
+storage = { AWS_ACCESS_KEY_ID = "k", AWS_SECRET_ACCESS_KEY = "hunter2" }
 """
-SECRET_KEYS = ["gateway.tls_key", "upstream.service_password_file", "web.tls_key", "web.tokens_file"]
+SECRET_KEYS = [
+    "gateway.tls_key",
+    "upstream.service_password_file",
+    "web.tls_key",
+    "web.tokens_file",
+    "pipeline.openlineage",
+    "tables.storage",
+]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +134,62 @@ def test_a_secret_file_that_others_can_read_or_change_is_a_warning(
     (tmp_path / "cert").write_text("public")
     (tmp_path / "cert").chmod(0o644)
     (tmp_path / "secret").write_text("hunter2")
-    (tmp_path / "secret").chmod(mode)
-    warnings = list(files.warnings(load(file, {})))
+    for secret in (file, tmp_path / "secret"):
+        secret.chmod(mode)
+    warnings = list(exposed_files.warnings(load(file, {}), file))
     assert [warning.paths[0] for warning in warnings] == paths
     assert all(f"mode {mode:03o}" in warning.text and "hunter2" not in warning.text for warning in warnings)
     assert main(["config", "check", str(file)]) == 0
     printed = capsys.readouterr().err
     assert [key for key in SECRET_KEYS if f"{key}: warning: other users can read" in printed] == paths
+
+
+@pytest.mark.parametrize(
+    ("text", "env"),
+    [
+        ('[tables]\npath = "s3://lake/tables"\n', {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": PASSWORD}),
+        ('[tables]\npath = "s3://lake/tables"\nstorage = { AWS_REGION = "eu" }\n', {}),
+        ("", {}),
+    ],
+)
+def test_a_configuration_without_credentials_may_be_read_by_all(text: str, env: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(text)
+    file.chmod(0o644)
+    assert list(exposed_files.warnings(load(file, env), file)) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve"],
+        ["dev", "--data-dir", "HERE/data"],
+        ["web"],
+        ["pipeline", "rebuild", "no_such_table"],
+        ["dlq", "replay", "no-such-plan", "--bootstrap-server", "127.0.0.1:1"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_command_that_runs_for_long_warns_of_secret_files(
+    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They fail here right after it: the store is no plugin, the certificate is none, table and plan do not exist."""
+    file, secret = tmp_path / "headgate.toml", tmp_path / "secret"
+    file.write_text(
+        f"""
+[topologies]
+store = "plugin:no_such_module:Store"
+[web]
+tls_cert = "{secret}"
+tls_key = "{secret}"
+[tables]
+path = "{tmp_path / "tables"}"
+"""
+    )
+    secret.write_text("hunter2")
+    secret.chmod(0o644)
+    arguments = [one.replace("HERE", str(tmp_path)) for one in command]
+    assert main([*arguments, "--config", str(file)]) != 0
+    logs.close()
+    printed = capfd.readouterr().err
+    assert 'event="secret file open to other users" key=web.tls_key' in printed
