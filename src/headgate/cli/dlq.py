@@ -72,7 +72,7 @@ def _define_plan(plan: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--include-superseded",
         action="store_true",
-        help="also records after which a later one of the same key was processed",
+        help="also records after which their partition has a later one of the same key",
     )
     plan.add_argument(
         "--local", action="store_true", help="run Spark in this process instead, with the service account"

@@ -41,7 +41,7 @@ def print_plan(plan: ReplayPlan, next_command: str) -> None:
     for number, words in (
         (plan.parked, "to the parking topic: replayed too often"),
         (plan.expired, "left out: the source is gone or not identified, and the dead letter has no copy"),
-        (plan.superseded, "left out: a later record of the same key was processed (--include-superseded)"),
+        (plan.superseded, "left out: the partition has a later record of the same key (--include-superseded)"),
         (plan.already_replayed, "left out: already replayed"),
         (plan.over_max_replays, "left out: replayed too often, and there is no parking topic"),
     ):

@@ -1,9 +1,9 @@
 """Makes the records of a replay plan from tables and a scan of the source topics: DataFrames in, a DataFrame out.
 
 Why a dead letter is left out, in this order: it was replayed or parked before; it does not identify its record; its
-record is gone and the dead letter has no copy; a later record of its key was processed. What was replayed too often is
-parked, or left out without a parking topic. Every dead letter that was selected is in the result, so that a plan
-explains itself.
+record is gone and the dead letter has no copy; its partition has a later record of its key. What was replayed too
+often is parked, or left out without a parking topic. Every dead letter that was selected is in the result, so that a
+plan explains itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -116,11 +116,12 @@ def where_column(where: Where) -> Column:
 
 
 def find_superseded(chosen: DataFrame, letters: DataFrame, scan: DataFrame, audit: DataFrame) -> DataFrame:
-    """The places of the chosen dead letters after which another record of the same key was processed.
+    """The places of the chosen dead letters after which their partition has another record of the same key.
 
     `scan` has the records of the source topics: place and key. `letters` are all dead letters of the group: a record
-    that became one itself was not processed. A record that a replay wrote is as old as the one that it is a copy of.
-    Dead letters and audit have `source_id`; all dead letters are about topics with the ids of now.
+    that became one itself does not count. Whether the group has processed the others is not known. A record that a
+    replay wrote is as old as the one that it is a copy of. Dead letters
+    and audit have `source_id`; all dead letters are about topics with the ids of now.
     """
     keyed = scan.where(sf.col("key").isNotNull())
     of_chosen = chosen.select(*PLACE).join(keyed, [*PLACE]).withColumnRenamed("offset", "own")

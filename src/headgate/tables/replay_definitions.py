@@ -102,7 +102,7 @@ REPLAY_TABLES = (
                     "expired",
                     "how many it cannot replay: the source is gone or not identified, and the dead letter has no copy",
                 ),
-                whole("superseded", "how many it leaves out because a later record of the same key was processed"),
+                whole("superseded", "how many it leaves out because the partition has a later record of the same key"),
                 whole("already_replayed", "how many it leaves out because they were replayed or parked before"),
                 whole("over_max_replays", "how many it leaves out because they were replayed too often"),
                 text("reasons", "how many of its records have which reason, a JSON object of at most 50"),
