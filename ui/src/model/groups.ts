@@ -89,10 +89,10 @@ export function chartMeanings(chart: RateChart, thresholdPercent: number | null)
   const has = (shape: MarkShape) => chart.marks.some((mark) => mark.shape === shape);
   return [
     { shape: "bar", text: "a minute" },
-    ...(chart.bars.some((bar) => bar.isOver) ? [{ shape: "over" as const, text: "at the threshold or over it" }] : []),
+    ...(chart.bars.some((bar) => bar.isOver) ? [{ shape: "over" as const, text: "threshold reached" }] : []),
     ...(thresholdPercent === null ? [] : [{ shape: "threshold" as const, text: `threshold ${thresholdPercent} %` }]),
     ...(has("stop") ? [{ shape: "stop" as const, text: "trip or pause" }] : []),
     ...(has("resumed") ? [{ shape: "resumed" as const, text: "resume" }] : []),
-    ...(has("other") ? [{ shape: "other" as const, text: "other event" }] : []),
+    ...(has("other") ? [{ shape: "other" as const, text: "other" }] : []),
   ];
 }

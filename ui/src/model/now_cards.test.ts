@@ -114,7 +114,7 @@ test("rates stand in their minutes below or above the threshold", () => {
     [590, 100, true],
   ]);
   expect(chart.threshold).toBe(50);
-  expect(chartMeanings(chart, 20).map((one) => one.text)).toEqual(["a minute", "at the threshold or over it", "threshold 20 %"]);
+  expect(chartMeanings(chart, 20).map((one) => one.text)).toEqual(["a minute", "threshold reached", "threshold 20 %"]);
 });
 
 test("marks on the rate have a shape for stops, resumes and other events, which the legend names", () => {
@@ -122,5 +122,5 @@ test("marks on the rate have a shape for stops, resumes and other events, which 
   const events = ["tripped", "paused", "resumed", "config_changed"].map((event) => ({ ...known, event_id: event, event, at: NOW - 60_000 }));
   const chart = rateChart({ rates: [], events, thresholdPercent: null }, NOW, 60, { width: 600, height: 100 });
   expect(chart.marks.map((mark) => mark.shape)).toEqual(["stop", "stop", "resumed", "other"]);
-  expect(chartMeanings(chart, null).map((one) => one.text)).toEqual(["a minute", "trip or pause", "resume", "other event"]);
+  expect(chartMeanings(chart, null).map((one) => one.text)).toEqual(["a minute", "trip or pause", "resume", "other"]);
 });

@@ -48,14 +48,17 @@ export function ScaledChart({ size, top, label, from, meanings, isLow = false, c
   );
 }
 
+/** Half a pixel keeps a line of one pixel from being blurred. */
 function Swatch({ shape }: { shape: ChartShape }) {
+  const width = shape === "bar" ? 6 : shape === "stop" || shape === "resumed" || shape === "other" ? 4 : 18;
   return (
-    <svg className="swatch" viewBox="0 0 18 12" aria-hidden="true">
-      {shape === "bar" ? <rect x="6" y="6" width="6" height="6" /> : null}
+    <svg className="swatch" viewBox={`0 0 ${width} 12`} style={{ width }} aria-hidden="true">
+      {shape === "bar" ? <rect x="0" y="6" width="6" height="6" /> : null}
       {shape === "over" ? <rect className="over" x="6" y="0" width="6" height="12" /> : null}
       {shape === "line" ? <polyline points="0,10 6,4 12,7 18,2" /> : null}
-      {shape === "threshold" || shape === "over" ? <line className="threshold" x1="0" x2="18" y1="6" y2="6" /> : null}
-      {shape === "stop" || shape === "resumed" || shape === "other" ? <line className={shape} x1="9" x2="9" y1="0" y2="12" /> : null}
+      {shape === "threshold" || shape === "over" ? <line className="threshold" x1="0" x2="18" y1="6.5" y2="6.5" /> : null}
+      {shape === "stop" || shape === "resumed" ? <line className={shape} x1="2" x2="2" y1="0" y2="12" /> : null}
+      {shape === "other" ? <line className={shape} x1="1.5" x2="1.5" y1="0" y2="12" /> : null}
     </svg>
   );
 }
