@@ -5,16 +5,14 @@ service account. Exit codes: 0 done; 1 stopped, refused or failed; 2 usage; 130 
 """
 
 import argparse
-import asyncio
 import math
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from headgate.base.clock import SystemClock
-from headgate.base.errors import INTERRUPTED, ClusterError, HeadgateError, UsageError
+from headgate.base.errors import INTERRUPTED, ClusterError, UsageError
 from headgate.cli import logs
 from headgate.cli.cluster_calls import dialler_of, tell
 from headgate.cli.columns import json_text
@@ -23,16 +21,14 @@ from headgate.cli.escaping import escaped
 from headgate.cli.secret_files import warn_of_open_files
 from headgate.config import Config, load
 from headgate.config.addresses import Address
-from headgate.dead_letters.audit import refresh_audit
 from headgate.dead_letters.model.plans import ReplayPlan, ReplayRules
 from headgate.dead_letters.plan_store import load_plan, plan_records
 from headgate.dead_letters.replay_control import ReplayControl
-from headgate.dead_letters.replay_run import MOST_RATE, BreakerWatch, checked_replayer
+from headgate.dead_letters.replay_run import MOST_RATE, BreakerWatch, audited, checked_replayer
 from headgate.dead_letters.replayer import ReplayOptions, ReplayResult
 from headgate.kafka.client_properties import librdkafka_settings, read_properties
 from headgate.kafka.connections import Dialler
-from headgate.kafka.topics import TopicAdmin
-from headgate.share_groups.admin import breaker_generation
+from headgate.share_groups.admin import WatchedBreaker
 from headgate.tables.reader import TableReader
 
 
@@ -82,21 +78,22 @@ class _Command:
             on_progress=bar.show,
         )
         if args.abort:
-            return self._end(plan, replayer.abort(), 0)
+            with self._audited(plan):
+                result = replayer.abort()
+            return self._end(result, 0)
         records = plan_records(self._reader, plan)
         if args.dry_run:
             with self._signals(), closing(bar):
                 result = replayer.check(records)
             return self._print(result, 0 if result.stopped_by is None else self._exit_code)
-        look = partial(breaker_generation, self._dialler, plan.group)
-        watch = BreakerWatch(plan.group, self._control, lambda: asyncio.run(look()), lambda words: tell(escaped(words)))
+        watch = BreakerWatch(plan.group, self._control, WatchedBreaker(self._dialler, plan.group), _tell_escaped)
         watch.start()
         try:
-            with self._signals(), closing(bar):
+            with self._audited(plan), self._signals(), closing(bar):
                 result = replayer.run(records)
         finally:
             watch.stop()
-        return self._end(plan, result, 0 if result.state == "DONE" else self._exit_code)
+        return self._end(result, 0 if result.state == "DONE" else self._exit_code)
 
     def _rules(self) -> ReplayRules:
         return ReplayRules(
@@ -106,11 +103,10 @@ class _Command:
             parking_topic=self._config.replay.parking_topic,
         )
 
-    def _end(self, plan: ReplayPlan, result: ReplayResult, exit_code: int) -> int:
-        try:
-            refresh_audit(self._config.tables.path, self._settings, TopicAdmin(self._settings), plan.cluster_id)
-        except HeadgateError as failure:
-            tell(f"the table replay_audit was not updated: {escaped(str(failure))}; the next replay or plan updates it")
+    def _audited(self, plan: ReplayPlan) -> AbstractContextManager[None]:
+        return audited(self._config.tables.path, self._settings, plan, _tell_escaped)
+
+    def _end(self, result: ReplayResult, exit_code: int) -> int:
         if result.stopped_by is not None:
             tell(f"stopped: {escaped(result.stopped_by)}; run the same command again to go on")
         return self._print(result, exit_code)
@@ -140,3 +136,8 @@ class _Command:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+
+
+def _tell_escaped(words: str) -> None:
+    """Some of the words come from servers."""
+    tell(escaped(words))

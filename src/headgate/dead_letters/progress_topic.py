@@ -2,7 +2,8 @@
 
 Invariant: `read_progress` returns everything that was committed before it was called. Other replays may have open
 transactions in the topic, and a reader of committed records waits behind them: it goes on until it has passed the end
-that the topic had at the beginning, instead of stopping at the first record that is not committed yet.
+that the topic had at the beginning, instead of stopping at the first record that is not committed yet. It reads no
+further, however much is written meanwhile.
 """
 
 import time
@@ -169,12 +170,13 @@ def read_progress(
         until = time.monotonic() + _SILENCE_S
         while True:
             for message in consumer.consume(_AT_ONCE, _POLL_S):
-                error = message.error()
+                error, offset = message.error(), message.offset()
                 if error is None:
+                    if offset is not None and offset >= end:  # others go on writing, so the end may never be reached
+                        return
                     yield message
                     until = time.monotonic() + _SILENCE_S
                 elif error.code() == _END:
-                    offset = message.offset()
                     if offset is not None and offset >= end:
                         return
                 elif message.topic() is not None and not error.retriable():  # else it is about the unused group

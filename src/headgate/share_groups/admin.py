@@ -135,11 +135,29 @@ async def breaker_status(connections: Connections, group: str) -> DescribedBreak
     return DescribedBreaker(status=status, source=StatusSource.NO_CONFIGS)
 
 
-async def breaker_generation(dialler: Dialler, group: str) -> tuple[int, bool]:
-    """The generation of the group's breaker, 0 before its first trip, and whether the group is paused."""
-    async with Connections(dialler) as connections:
-        status = (await breaker_status(connections, group)).status
-    return status.generation or 0, bool(status.paused)
+class WatchedBreaker:
+    """The breaker of one group, described again and again over the same connections while they work; `close` it."""
+
+    def __init__(self, dialler: Dialler, group: str) -> None:
+        self._dialler = dialler
+        self._group = group
+        self._connections: Connections | None = None
+
+    async def generation(self) -> tuple[int, bool]:
+        """The generation of the breaker, 0 before its first trip, and whether the group is paused."""
+        if self._connections is None:
+            self._connections = Connections(self._dialler)
+        try:
+            status = (await breaker_status(self._connections, self._group)).status
+        except BaseException:
+            await self.close()
+            raise
+        return status.generation or 0, bool(status.paused)
+
+    async def close(self) -> None:
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.__aexit__(None, None, None)
 
 
 async def _own_values(connections: Connections, group: str) -> Mapping[str, str] | None:

@@ -232,6 +232,26 @@ def test_reading_behind_an_open_transaction_waits_for_it_and_can_be_stopped(fres
     assert b"open" not in [message.key() for message in read_progress(fresh.settings, fresh.admin)]
 
 
+def test_reading_ends_where_the_topic_ended_while_others_go_on_writing(fresh: Scene) -> None:
+    producer = Producer({**fresh.settings, "linger.ms": 0})
+    stopped = threading.Event()
+
+    def write() -> None:
+        while not stopped.wait(0.02):
+            producer.produce(PROGRESS_TOPIC, key=fresh.source.encode(), value=b"{}", partition=0)
+            producer.flush(DEADLINE_S)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    began = time.monotonic()
+    try:
+        found = list(read_progress(fresh.settings, fresh.admin, is_stopped=lambda: time.monotonic() > began + 20))
+    finally:
+        stopped.set()
+        writing.join(DEADLINE_S)
+    assert len(found) < len(list(read_progress(fresh.settings, fresh.admin)))
+
+
 def test_a_dry_run_reads_everything_and_writes_nothing(scene: Scene) -> None:
     records = [*scene.records(scene.fill(5)), scene.record(99, 0, 10**9)]
     plan = scene.plan(records)

@@ -2,17 +2,37 @@
 
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
+from headgate.base.clock import SystemClock
 from headgate.cli.main import main
+from headgate.config.addresses import parse_address
+from headgate.dead_letters.model.plans import ReplayPlan, ReplayRules
+from headgate.dead_letters.progress_topic import read_past
+from headgate.dead_letters.replay_control import ReplayControl
+from headgate.dead_letters.replay_transactions import ReplayFencedError
 from headgate.embedded import SecurityProtocol
 from headgate.facts.replays import PROGRESS_TOPIC, TRANSACTIONAL_ID_PREFIX
-from tests.integration.dead_letters.replays import Kind, Operation, Scene, grant, write_plan
+from headgate.tables.definitions import TABLES
+from headgate.tables.reader import Condition, TableReader
+from headgate.web.operations import GatewayAccess
+from headgate.web.replay_runs.child import ProgressPipe, run_job
+from headgate.web.replay_runs.job import ReplayJob, ReplayKind
+from tests.integration.dead_letters.replays import DEADLINE_S, Kind, Operation, Scene, grant, write_plan
 from tests.support.cluster import Cluster
+from tests.support.share_scene import until
 
 OPERATOR = "bob"
 
@@ -90,3 +110,92 @@ def test_a_plan_is_refused_that_is_unknown_or_whose_targets_have_changed(
     assert command(plan="nonsense") == 1
     assert "there is no plan nonsense" in capsys.readouterr().err
     assert command("--rate", "0") == 2
+
+
+def configure(scene: Scene, topic: str, **configs: str) -> None:
+    """Set configs of a topic; `__` in their names is a dot."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in configs.items():
+        entry = ConfigEntry(name.replace("__", "."), value, incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(entry)
+    for altered in scene.admin.client.incremental_alter_configs([resource]).values():
+        altered.result(DEADLINE_S)
+
+
+def plain_command(scene: Scene, cluster: Cluster, folder: Path) -> Callable[..., int]:
+    """The command of a super user without SASL."""
+    config = folder / "headgate.toml"
+    config.write_text(f'[tables]\npath = "{folder / "tables"}"\n[replay]\ntopics = ["{scene.target}"]\n')
+    words = ["--config", str(config), "--bootstrap-server", cluster.bootstrap]
+    return lambda plan, *more: main(["dlq", "replay", plan.plan, *words, *more])
+
+
+def test_a_replay_is_refused_that_its_target_would_delete_or_reject(
+    scene: Scene, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour_ago = SystemClock().epoch_ms() - 3_600_000
+    records = scene.records(scene.write(scene.source, [{"value": b"old", "partition": 0, "timestamp": hour_ago}]))
+    plan = replace(scene.plan(records), oldest_at=hour_ago)
+    write_plan(tmp_path / "tables", plan, records)
+    replay = plain_command(scene, cluster, tmp_path)
+    configure(scene, scene.target, retention__ms="60000")
+    assert replay(plan) == 1
+    assert f"{scene.target} deletes records after 60 s (retention.ms)" in capsys.readouterr().err
+    configure(scene, scene.target, retention__ms="-1", message__timestamp__before__max__ms="60000")
+    assert replay(plan, "--dry-run") == 1
+    assert f"{scene.target} rejects records older than 60 s" in capsys.readouterr().err
+    assert scene.values(scene.target) == []
+    assert replay(plan, "--timestamp", "now") == 0
+    assert scene.values(scene.target) == [b"old"]
+
+
+def fence(scene: Scene, plan: ReplayPlan) -> Thread:
+    """A thread that ends the plan for good once a part of it was replayed."""
+
+    def abort() -> None:
+        until(lambda: bool(read_past(scene.settings, scene.admin, group=scene.group, plan=plan.plan).positions))
+        scene.replayer(plan).abort()
+
+    thread = Thread(target=abort)
+    thread.start()
+    return thread
+
+
+def positions(tables: Path, plan: ReplayPlan) -> list[int]:
+    reader = TableReader(tables)
+    found = reader.rows(TABLES["replay_audit"], where=[Condition("plan", "=", plan.plan)]).rows
+    reader.close()
+    return [row["position"] for row in found]
+
+
+def test_a_replay_that_fails_has_its_trail_in_the_table(
+    scene: Scene, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = scene.records(scene.fill(100))
+    tables = tmp_path / "tables"
+    plan = scene.plan(records)
+    write_plan(tables, plan, records)
+    fencing = fence(scene, plan)
+    assert plain_command(scene, cluster, tmp_path)(plan, "--rate", "5") == 1
+    fencing.join(DEADLINE_S)
+    assert "another replay of group" in capsys.readouterr().err
+    assert 0 < len(positions(tables, plan)) < 100
+
+    plan = scene.plan(records)
+    write_plan(tables, plan, records)
+    job = ReplayJob(
+        plan=plan.plan,
+        kind=ReplayKind.REPLAY,
+        rate=5,
+        timestamps="original",
+        by="User:ops",
+        tables=tables,
+        rules=ReplayRules(topics=(scene.target,), dlq_prefix="dlq.", facts_prefix="headgate."),
+        gateway=GatewayAccess(address=parse_address(cluster.bootstrap), has_tls=False, tls_ca=None, has_sasl=False),
+        credentials=None,
+    )
+    fencing = fence(scene, plan)
+    with (tmp_path / "pipe").open("wb", buffering=0) as pipe, pytest.raises(ReplayFencedError):
+        run_job(job, ReplayControl(), ProgressPipe(pipe))
+    fencing.join(DEADLINE_S)
+    assert 0 < len(positions(tables, plan)) < 100

@@ -5,7 +5,6 @@ transactions, so a replay that ends for any reason goes on where it was: with th
 the pipe, with SIGTERM, or with the command `stop`.
 """
 
-import asyncio
 import json
 import os
 import resource
@@ -13,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO, RawIOBase
 from typing import Any, Final, assert_never
@@ -22,14 +21,12 @@ import structlog
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError
-from headgate.dead_letters.audit import refresh_audit
 from headgate.dead_letters.model.plans import ReplayPlan
 from headgate.dead_letters.plan_store import load_plan, plan_records
 from headgate.dead_letters.replay_control import ReplayControl
-from headgate.dead_letters.replay_run import BreakerWatch, checked_replayer
+from headgate.dead_letters.replay_run import BreakerWatch, audited, checked_replayer
 from headgate.dead_letters.replayer import ReplayOptions, ReplayResult
-from headgate.kafka.topics import TopicAdmin
-from headgate.share_groups.admin import breaker_generation
+from headgate.share_groups.admin import WatchedBreaker
 from headgate.tables.reader import TableReader
 from headgate.web.replay_runs.job import (
     MAX_LINE,
@@ -59,6 +56,9 @@ class ProgressPipe:
         if self._reported_state != result.state or now - self._reported_at >= _EVERY_S:
             self._reported_at, self._reported_state = now, result.state
             self.report("progress", result)
+
+    def note(self, text: str) -> None:
+        self.report("note", text=text[:_LONGEST_TEXT])
 
     def report(self, event: str, result: ReplayResult | None = None, **more: Any) -> None:
         document: dict[str, Any] = {"event": event, **more}
@@ -126,40 +126,26 @@ def run_job(job: ReplayJob, control: ReplayControl, pipe: ProgressPipe) -> Repla
             case ReplayKind.DRY_RUN:
                 return replayer.check(records)
             case ReplayKind.ABORT:
-                result = replayer.abort()
+                with audited(job.tables, settings, plan, pipe.note):
+                    return replayer.abort()
             case ReplayKind.REPLAY:
-                with _watching(job, plan, control, pipe):
-                    result = replayer.run(records)
+                with _watching(job, plan, control, pipe), audited(job.tables, settings, plan, pipe.note):
+                    return replayer.run(records)
             case _:
                 assert_never(job.kind)
-        _refresh_audit(job, plan, settings, pipe)
-        return result
     finally:
         reader.close()
 
 
 @contextmanager
 def _watching(job: ReplayJob, plan: ReplayPlan, control: ReplayControl, pipe: ProgressPipe) -> Iterator[None]:
-    dialler = job.gateway.dialler(job.credentials)
-    watch = BreakerWatch(
-        plan.group,
-        control,
-        lambda: asyncio.run(breaker_generation(dialler, plan.group)),
-        lambda text: pipe.report("note", text=text[:_LONGEST_TEXT]),
-    )
+    breaker = WatchedBreaker(job.gateway.dialler(job.credentials), plan.group)
+    watch = BreakerWatch(plan.group, control, breaker, pipe.note)
     watch.start()
     try:
         yield
     finally:
         watch.stop()
-
-
-def _refresh_audit(job: ReplayJob, plan: ReplayPlan, settings: Mapping[str, Any], pipe: ProgressPipe) -> None:
-    try:
-        refresh_audit(job.tables, settings, TopicAdmin(settings), plan.cluster_id)
-    except HeadgateError as failure:
-        text = f"the table replay_audit was not updated: {failure}; the next replay or plan updates it"
-        pipe.report("note", text=text[:_LONGEST_TEXT])
 
 
 if __name__ == "__main__":
