@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Request, expect
 from tests.e2e.browsing import KEYS, NO_KAFKA, loose_edges, node, now_ms, open_map
 from tests.e2e.estate import APP, REPARTITION, write_estate
 from tests.support.web import Web, running_web
-from tests.unit.lineage.shop import HOUR
+from tests.unit.lineage.shop import HOUR, use, write
 
 _TRANSFORM = "getComputedStyle(document.querySelector('.react-flow__viewport')).transform"
 _ZOOM = f"new DOMMatrixReadOnly({_TRANSFORM}).a"
@@ -189,6 +189,23 @@ def test_a_use_that_only_a_pattern_declares_is_marked(page: Page, web: Web) -> N
     expect(page.locator(".map-side li", has_text="clicks")).to_contain_text("by a pattern or a chosen topic")
     page.goto(f"{web.url}/topics/-/clicks")
     expect(page.get_by_text("by pattern", exact=True)).to_have_count(1)
+
+
+def test_what_connect_keeps_for_itself_is_shown_with_internal_topics_only(page: Page, tmp_path: Path) -> None:
+    topics = {f"connect.shop.{what}_topic": f"shop-connect-{what}" for what in ("status", "config", "offset")}
+    rows = [use("archive", "orders", "read", "connector")]
+    for topic in topics.values():
+        rows += [use(f"{topic}-client", topic, direction, "client") for direction in ("read", "write")]
+    for table in ("app_io", "applications", "changes"):
+        write(tmp_path / "tables", table, [])
+    write(tmp_path / "tables", "lineage_edges", rows)
+    with running_web(tmp_path, NO_KAFKA, KEYS | topics | {"tables.path": str(tmp_path / "tables")}) as web:
+        open_map(page, web)
+        expect(page.locator(".react-flow__node")).to_have_count(2)
+        page.get_by_role("button", name="Internal topics").click()
+        expect(page.locator(".react-flow__node")).to_have_count(8)
+        expect(node(page, "topic/shop-connect-offset")).to_be_visible()
+        page.close()
 
 
 def test_overlays_show_lags_dead_letters_rates_and_states(page: Page, web: Web) -> None:

@@ -162,10 +162,16 @@ class ConnectConfig(ConfigSection):
 
     status_topic: ATopic = "connect-status"
     config_topic: ATopic = "connect-configs"
+    offset_topic: ATopic = "connect-offsets"  # only known to be internal
     record: bool = False
     principals: Annotated[tuple[str, ...], ListOf(ConfigText())] = ()
     tracking_enable: bool = True
     tracking_allow_reset: bool = True
+
+    @property
+    def own_topics(self) -> tuple[str, str, str]:
+        """What Connect itself keeps there."""
+        return self.status_topic, self.config_topic, self.offset_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

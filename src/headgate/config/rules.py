@@ -237,6 +237,8 @@ def _connect_clusters_are_distinct(config: Config) -> Iterator[Violation]:
             yield Violation(
                 (f"{path}.config_topic", f"{path}.status_topic"), "is the status topic too: Connect has one for each"
             )
+        if cluster.offset_topic in {cluster.status_topic, cluster.config_topic}:
+            yield Violation((f"{path}.offset_topic",), "is the status or config topic too: Connect has one for each")
 
 
 def _web_has_tokens(config: Config) -> Iterator[Violation]:

@@ -17,6 +17,8 @@ MAX_EDGES: Final = 20_000
 MAX_HOPS: Final = 20
 ACTOR_KINDS: Final = ("streams", "spark", "connector", "share_group", "consumer_group", "client", "unattributed")
 NODE_KINDS: Final = (TOPIC, *ACTOR_KINDS)
+# Actors that are known by their uses alone: with nothing but internal topics, they are internal too.
+_ONLY_USES: Final = frozenset({"consumer_group", "client", "unattributed"})
 MapDirection = Literal["up", "down", "both"]
 
 
@@ -148,6 +150,11 @@ class EstateMap:
         self._number = number
         self._counts = Counter(kind for kind, _ in self.nodes)
         self._summaries: dict[frozenset[str], Sequence[NodeSummary]] = {}  # of the few sets that resources ask for
+        self._plumbing = {
+            place
+            for place, (kind, _) in enumerate(self.nodes)
+            if kind in _ONLY_USES and all(topic in self._internal for topic in self._around(place))
+        }
         for edges in self._out:
             edges.sort(key=lambda edge: edge.end)
         for edges in self._in:
@@ -216,7 +223,11 @@ class EstateMap:
         return TooLarge(counts.total(), edges, counts)
 
     def _is_shown(self, place: int, asked: MapQuestion) -> bool:
-        return asked.internal or place not in self._internal or self.nodes[place][1] == asked.focus
+        if asked.internal or self.nodes[place][1] == asked.focus:
+            return True
+        if place in self._plumbing:
+            return asked.focus is not None and any(self._is_shown(topic, asked) for topic in self._around(place))
+        return place not in self._internal
 
     def _reached(self, asked: MapQuestion, visible: Sequence[bool] | None) -> list[int]:
         """The nodes within the hops, in order; all of them are walked through, also those that are not shown."""

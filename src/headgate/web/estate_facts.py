@@ -22,7 +22,7 @@ from headgate.lineage.edge_periods import (
     first_hour_of_day,
     is_internal_name,
 )
-from headgate.lineage.estate import SPARK, STREAMS
+from headgate.lineage.estate import SPARK, STREAMS, is_own_topic
 from headgate.lineage.estate_map import MapRow, MapUse
 from headgate.lineage.graph import READ, SHARE_GROUP, WRITE, LineageFlow
 from headgate.topologies.model import topology_graph
@@ -82,6 +82,8 @@ def used_topic(fact: ActivityObserved) -> UsedTopic | None:
     """The use that a fact reports; None for one that leads to no edge."""
     is_use = fact.actor.rule != _END_OFFSETS and fact.topic is not None and fact.cluster is not None
     if not is_use or fact.topic is None or fact.cluster is None or not 0 <= fact.until < _LAST_TIME:
+        return None
+    if is_own_topic(fact.topic):
         return None
     since = fact.since if 0 <= fact.until - fact.since <= _LONGEST_INTERVAL_MS else fact.until
     edge = Edge(fact.cluster, fact.actor.kind, _utf8(fact.actor.name), _utf8(fact.topic), fact.direction)

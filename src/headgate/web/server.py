@@ -213,10 +213,15 @@ class WebServer:
                 clock=SystemClock(),
                 shares=self._shares,
             )
-        return (
-            EstateTables(config.tables.path, SystemClock(), topics, upstream, facts_prefix=config.facts.prefix),
+        tables = EstateTables(
+            config.tables.path,
+            SystemClock(),
             topics,
+            upstream,
+            facts_prefix=config.facts.prefix,
+            connect_topics=[topic for one in config.connect.values() for topic in one.own_topics],
         )
+        return tables, topics
 
     def _open_replays(self, tables: "EstateTables", audit: AuditWriter, logins: LoginRate) -> "ReplayService":
         from headgate.web.replay_runs.service import ReplayService  # noqa: PLC0415 - optional libraries

@@ -86,6 +86,37 @@ def test_internal_topics_can_be_left_out() -> None:
     assert len(found.edges) == 6
 
 
+def plumbing() -> EstateMap:
+    """A Connect worker's own clients and topic, a tool that reads this topic, and an application with nothing else."""
+    return EstateMap(
+        [
+            row("worker", "offsets", "read", "client", INTERNAL),
+            row("worker", "offsets", "write", "client", INTERNAL),
+            row("tool", "offsets", "read", "consumer_group", INTERNAL),
+            row("tool", "orders", "read", "consumer_group"),
+            row("app", "app-changelog", "write", use=INTERNAL),
+        ],
+        [],
+    )
+
+
+@pytest.mark.parametrize("kinds", [None, frozenset({"client", "consumer_group", "streams"})])
+def test_clients_that_use_internal_topics_alone_are_left_out_with_these(kinds: frozenset[str] | None) -> None:
+    found = plumbing().select(MapQuestion(internal=False, kinds=kinds))
+    assert isinstance(found, MapSelection)
+    assert set(names(found)) == {"tool", "app"} | ({"orders"} if kinds is None else set())
+    everything = plumbing().select(MapQuestion())
+    assert isinstance(everything, MapSelection)
+    assert {"worker", "offsets", "app-changelog"} < set(names(everything))
+
+
+@pytest.mark.parametrize(("focus", "expected"), [("offsets", {"worker", "offsets", "tool"}), ("worker", {"worker"})])
+def test_a_focus_shows_an_internal_topic_with_all_of_its_clients(focus: str, expected: set[str]) -> None:
+    found = plumbing().select(MapQuestion(focus=focus, hops=1, internal=False))
+    assert isinstance(found, MapSelection)
+    assert set(names(found)) == expected
+
+
 def test_kinds_filter_nodes_and_the_edges_between_them() -> None:
     found = selected(MapQuestion(kinds=frozenset({"topic", "consumer_group"})))
     assert edges(found) == [("totals", "reports")]

@@ -11,7 +11,7 @@
 import asyncio
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -145,11 +145,14 @@ class EstateTables:
         upstream: Upstream | None = None,
         *,
         facts_prefix: str = "headgate.",
+        connect_topics: Collection[str] = (),
         limits: EstateLimits = _LIMITS,
     ) -> None:
+        """`connect_topics` are those that Connect clusters of the upstream keep for themselves."""
         self._limits = limits
         self._root = root
         self.facts_prefix = facts_prefix
+        self._connect_topics = frozenset(connect_topics)
         self._clock = clock
         self._topics = topics
         self._upstream = upstream
@@ -350,6 +353,8 @@ class EstateTables:
             self._is_large = len(rows) > self._limits.newer_edges
             known = known or self._only_cluster()
             is_provisional = known is not None and self._add_newer(known, rows, flows)
+        if self._upstream is None or self._upstream.cluster in {None, known}:
+            rows = [_internal(row) if row.topic in self._connect_topics else row for row in rows]
         uses = (LineageUse(*row[:4], row.use.filled) for row in rows)
         made = LineageGraph(uses, flows), EstateMap(rows, flows, max_nodes=self._limits.map_nodes)
         return LoadedEstate(stamps=stamps, cluster=known, graph=made[0], map=made[1], is_provisional=is_provisional)
@@ -370,6 +375,10 @@ class EstateTables:
         rows += added
         flows += (flow for flow in newer_flows if flow[:2] not in actors)
         return bool(added)
+
+
+def _internal(row: MapRow) -> MapRow:
+    return row._replace(use=row.use._replace(internal=True))
 
 
 def bounded(rows: Iterator[T], most: int = MAX_GRAPH_EDGES) -> Iterator[T]:

@@ -52,7 +52,7 @@ def _asked(
         str | None,
         Query(max_length=200, description=f"of {', '.join(NODE_KINDS)}; without topic, actors are joined directly"),
     ] = None,
-    internal: Annotated[bool, Query(description="with topics that are internal to an application")] = True,
+    internal: Annotated[bool, Query(description="with topics that are internal to an application or to Connect")] = True,
     collapsed: Annotated[bool, Query(description="false: a node for each component of an application")] = True,
     as_of: AsOf = None,
     cluster: Cluster = None,

@@ -31,7 +31,7 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
         names: Annotated[VisibleNames, names_of],
         contains: Contains = "",
         after: After = "",
-        internal: Annotated[bool, Query(description="with topics that are internal to an application")] = True,
+        internal: Annotated[bool, Query(description="with topics that are internal to an application or to Connect")] = True,
         limit: Limit = 100,
         as_of: AsOf = None,
         cluster: Cluster = None,
