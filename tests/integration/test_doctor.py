@@ -47,7 +47,7 @@ Found = list[dict[str, str]]
 WAIT_S = 60.0
 OWN = own_rights(Config())
 ADVISED = ("Describe on kafka-cluster", "Describe on group *", "Describe on topic *")
-FOR_DEAD_LETTERS = tuple(one for one in rights_in(Scope.SHARE_GROUPS) if one.need != "optional")
+FOR_DEAD_LETTERS = tuple(one for one in rights_in(Scope.SHARE_GROUPS, Scope.TRIAGE) if one.need != "optional")
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,

@@ -164,7 +164,7 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
     *_rights(
         Scope.TRIAGE,
         Name.DEAD_LETTERS,
-        (Resource.TOPIC, "Read", "optional", "read dead letters; without it there is no triage"),
+        (Resource.TOPIC, "Read", "advised", "read dead letters; without it there is no triage"),
     ),
     *_rights(
         Scope.TRIAGE,
@@ -205,7 +205,11 @@ def own_rights(config: Config) -> tuple[AclRight, ...]:
 def share_group_rights(config: Config) -> tuple[AclRight, ...]:
     """The rights beyond `facts.prefix` that this configuration needs for dead letters."""
     share = config.share_groups
-    scopes = {Scope.SHARE_GROUPS: share.enable, Scope.DLQ_AUTO_CREATE: share.enable and share.dlq_auto_create}
+    scopes = {
+        Scope.SHARE_GROUPS: share.enable,
+        Scope.DLQ_AUTO_CREATE: share.enable and share.dlq_auto_create,
+        Scope.TRIAGE: share.enable,  # where the pipeline runs is not known here
+    }
     chosen = rights_in(*(scope for scope, is_on in scopes.items() if is_on))
     return tuple(right for right in chosen if right.need != "optional")
 

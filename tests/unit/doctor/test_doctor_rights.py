@@ -74,7 +74,8 @@ NAMES = AclNames(facts_prefix="h.", dlq_prefix="dlq.")
 USES = DeadLetterUses(topics={"dlq.a": ("one",), "dlq.b": ("two",)}, groups=("one", "two"))
 NO_USES = DeadLetterUses()
 OWN = rights_in(Scope.ALWAYS)
-FOR_DEAD_LETTERS = tuple(one for one in rights_in(Scope.SHARE_GROUPS, Scope.DLQ_AUTO_CREATE) if one.need != "optional")
+SCOPES = Scope.SHARE_GROUPS, Scope.DLQ_AUTO_CREATE, Scope.TRIAGE
+FOR_DEAD_LETTERS = tuple(one for one in rights_in(*SCOPES) if one.need != "optional")
 EVERYTHING, NOTHING_SAID = 0b1_1111_1111_1000, -(2**31)
 READ, WRITE, DESCRIBE = 1 << 3, 1 << 4, 1 << 8
 Key = tuple[str, str]
@@ -221,7 +222,11 @@ def test_each_denial_of_a_right_on_own_topics_is_found(
         # Both topics exist, so no group waits for one to be created.
         (FakeBroker(create=frozenset({"dlq.x"})), (0, 0), {("topic", "Create"): ()}),
         (FakeBroker(create=frozenset({"dlq.a", "dlq.b"})), (0, 3), {("topic", "Create"): ("dlq.b",)}),
-        (None, (29, 29), {("topic", "Describe"): ("dlq.a", "dlq.b"), ("topic", "Write"): ("dlq.a", "dlq.b")}),
+        (
+            None,
+            (29, 29),
+            {("topic", operation): ("dlq.a", "dlq.b") for operation in ("Describe", "Write", "Read")},
+        ),
     ],
 )
 def test_each_denial_of_a_right_for_dead_letters_names_what_it_affects(
@@ -262,6 +267,14 @@ def test_the_rights_of_lags_are_checked_if_they_are_enabled() -> None:
     assert "--operation Describe --topic '*'" in str(found[1].mend)
 
 
+def test_triage_cannot_read_dead_letters_that_the_account_may_not_read() -> None:
+    statuses = probe(FOR_DEAD_LETTERS, {"dlq.a": topic(EVERYTHING & ~READ), "dlq.b": topic()}, uses=USES)
+    assert denied(statuses) == {("topic", "Read"): ("dlq.a",)}
+    [finding] = [one for one in judge(statuses, TOOLS, NAMES) if one.verdict is not FindingVerdict.OK]
+    assert finding.verdict is FindingVerdict.WARNING
+    assert "affects dlq.a: needed to read dead letters; without it there is no triage" in finding.text
+
+
 def test_while_no_group_has_a_dead_letter_topic_a_missing_right_is_a_warning() -> None:
     broker = FakeBroker(alter=frozenset({NO_SUCH_GROUP}), describe=frozenset({(32, NO_SUCH_GROUP), (2, "dlq.x")}))
     statuses = probe(FOR_DEAD_LETTERS, {"dlq.x": topic(0, error_code=3)}, broker)
@@ -270,6 +283,7 @@ def test_while_no_group_has_a_dead_letter_topic_a_missing_right_is_a_warning() -
     assert [one.subject for one in findings] == [
         *(f"{operation} on topic dlq.*" for operation in ("Describe", "Write", "DescribeConfigs")),
         *(f"{operation} on group *" for operation in ("DescribeConfigs", "AlterConfigs")),
+        "Read on topic dlq.*",
     ]
 
 
@@ -345,8 +359,8 @@ def test_rights_for_dead_letters_follow_the_configuration() -> None:
         return {one.scope for one in share_group_rights(Config(share_groups=ShareGroupsConfig(**settings)))}  # type: ignore[arg-type]
 
     assert scopes(enable=False, dlq_auto_create=True) == set()
-    assert scopes() == {Scope.SHARE_GROUPS}
-    assert scopes(dlq_auto_create=True) == {Scope.SHARE_GROUPS, Scope.DLQ_AUTO_CREATE}
+    assert scopes() == {Scope.SHARE_GROUPS, Scope.TRIAGE}
+    assert scopes(dlq_auto_create=True) == set(SCOPES)
 
 
 def test_a_principal_that_may_alter_the_cluster_is_a_warning() -> None:
