@@ -27,6 +27,7 @@ from headgate.kafka.topics import Origin, quiet, reason
 log = structlog.get_logger()
 
 _POLL_S: Final = 0.1
+IDLE_S: Final = 1.0
 SHARE_RECORDS: Final = 10_000
 SHARE_BYTES: Final = 128 * MIB
 _FULL: Final = "too many facts are waiting to be written: the cluster accepts none"
@@ -43,6 +44,9 @@ class PolledProducer:
 
     Used on one event loop; `on_fatal` is called on the thread. Delivery callbacks come while the thread polls; for what
     a replaced producer still held, `give_up` is called. Once closed, `alive` raises an `error`.
+
+    The thread sleeps while the producer holds nothing: who has produced says so (`wake`), or waits up to `idle_s` for
+    the callbacks. So long wait those about errors and tokens too.
     """
 
     def __init__(
@@ -54,8 +58,10 @@ class PolledProducer:
         on_fatal: Callable[[KafkaError], None] | None = None,
         error: type[ClusterError] = ClusterError,
         make_producer: MakeProducer = Producer,
+        idle_s: float = IDLE_S,
     ) -> None:
         self._make_producer = make_producer
+        self._idle_s = idle_s
         self._settings = dict(settings)
         self._name = thread
         self._give_up = give_up
@@ -63,6 +69,7 @@ class PolledProducer:
         self._error = error
         self._broken = False
         self._stop = threading.Event()
+        self._awake = threading.Event()
         self._producer: Producer | None = None
         self._thread: threading.Thread | None = None
 
@@ -89,7 +96,13 @@ class PolledProducer:
         if self._thread is None:
             self._thread = threading.Thread(target=self._poll, name=self._name, daemon=True)
             self._thread.start()
+        self.wake()
         return self._producer
+
+    def wake(self) -> None:
+        """Poll now: something was produced."""
+        if not self._awake.is_set():
+            self._awake.set()
 
     def replace_settings(self, settings: Mapping[str, Any]) -> None:
         """Go on with a new producer that has these settings; what the old one holds is given up."""
@@ -98,6 +111,7 @@ class PolledProducer:
 
     async def close(self) -> None:
         self._stop.set()
+        self._awake.set()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
             self._thread = None
@@ -109,15 +123,15 @@ class PolledProducer:
 
     def _poll(self) -> None:
         while not self._stop.is_set():
-            producer = self._producer
-            if producer is None:
-                self._stop.wait(_POLL_S)
-            else:
-                try:
-                    producer.poll(_POLL_S)
-                except Exception:  # any: without this thread no record is ever reported
-                    log.exception("callback of a producer failed", thread=self._name)
-                    self._broken = True  # what it still holds is given up
+            try:
+                is_awake = self._awake.wait(0 if self._producer is not None and len(self._producer) else self._idle_s)
+                self._awake.clear()
+                producer = self._producer
+                if producer is not None:
+                    producer.poll(_POLL_S if is_awake or len(producer) else 0)
+            except Exception:  # any: without this thread no record is ever reported
+                log.exception("callback of a producer failed", thread=self._name)
+                self._broken = True  # what it still holds is given up
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -175,6 +189,10 @@ class RecordProducer:
 
     def alive(self) -> Producer:
         return self._polled.alive()
+
+    def wake(self) -> None:
+        """Something was produced."""
+        self._polled.wake()
 
     def add(self, give_up: Callable[[], None]) -> None:
         """`give_up` is called when the producer failed with all that it held."""
@@ -268,6 +286,7 @@ class RecordWriter:
             ):
                 raise FactNotWrittenError(_FULL)
             producer.produce(topic, key=key, value=value, on_delivery=self._on_delivery(pending))
+            self._producer.wake()
         except BufferError:
             raise FactNotWrittenError(_FULL) from None
         except KafkaException as failure:

@@ -277,6 +277,7 @@ class DeadLetterWriter:
                 one.round = these
                 these.left += 1
         if these.left:
+            self._producer.wake()
             await asyncio.wait({done})  # cancelling the caller does not cancel the round
 
     def _on_report(self, writing: "_Writing", error: KafkaError | str | None, _offset: int) -> None:

@@ -122,6 +122,9 @@ class AnsweringProducer:
     def poll(self, _timeout: float) -> None:
         threading.Event().wait(0.001)
 
+    def __len__(self) -> int:
+        return 0
+
     def purge(self) -> None:
         pass
 
@@ -191,6 +194,9 @@ class FailingProducer:
             raise AssertionError("a callback")
         threading.Event().wait(0.001)
 
+    def __len__(self) -> int:
+        return 0
+
     def purge(self) -> None:
         pass
 
@@ -211,4 +217,51 @@ async def test_a_callback_that_raises_does_not_end_the_thread_and_the_producer_i
                 await asyncio.sleep(0.001)
     assert given_up == [1]
     assert [one["event"] for one in logs] == ["callback of a producer failed"]
+    await polled.close()
+
+
+class HoldingProducer:
+    """Holds what it is told to, and notes when it is polled."""
+
+    def __init__(self) -> None:
+        self.polled = threading.Semaphore(0)
+        self.held = 0
+
+    def poll(self, _timeout: float) -> None:
+        self.polled.release()
+        threading.Event().wait(0.001)
+
+    def __len__(self) -> int:
+        return self.held
+
+    def purge(self) -> None:
+        pass
+
+
+def polled_by_a_thread(producer: HoldingProducer, idle_s: float) -> PolledProducer:
+    return PolledProducer(
+        {}, thread="t", give_up=lambda: None, make_producer=lambda _: cast("Producer", producer), idle_s=idle_s
+    )
+
+
+async def test_a_producer_that_holds_nothing_is_not_polled_until_something_was_produced() -> None:
+    producer = HoldingProducer()
+    polled = polled_by_a_thread(producer, 600.0)
+    polled.alive()
+    assert producer.polled.acquire(timeout=20)
+    assert not producer.polled.acquire(timeout=0.1), "it holds nothing"
+    producer.held = 1
+    polled.wake()
+    for _ in range(20):
+        assert producer.polled.acquire(timeout=20), "it is polled for as long as it holds something"
+    async with asyncio.timeout(20):
+        await polled.close()
+
+
+async def test_a_producer_that_holds_nothing_is_polled_now_and_then_for_its_other_callbacks() -> None:
+    producer = HoldingProducer()
+    polled = polled_by_a_thread(producer, 0.001)
+    polled.alive()
+    for _ in range(20):
+        assert producer.polled.acquire(timeout=20)
     await polled.close()

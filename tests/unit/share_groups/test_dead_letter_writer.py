@@ -142,6 +142,9 @@ class KeepingProducer:
     def poll(self, _timeout: float) -> None:
         threading.Event().wait(0.001)
 
+    def __len__(self) -> int:
+        return 0
+
     def purge(self) -> None:
         pass
 

@@ -70,6 +70,7 @@ class SpoolProducer(Generic[T]):
             self._reports.produce(
                 producer, item, self._topic, key=key, value=value, headers=headers, partition=partition
             )
+            self._producer.wake()
         except BufferError:
             self._on_report(item, "the producer's queue is full", -1)
         except ClusterError as problem:

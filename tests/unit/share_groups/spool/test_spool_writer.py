@@ -98,6 +98,9 @@ class PlayedProducer:
     def poll(self, _timeout: float) -> None:
         time.sleep(0.001)
 
+    def __len__(self) -> int:
+        return 0
+
     def purge(self) -> None:
         pass
 
