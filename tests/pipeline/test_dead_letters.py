@@ -301,6 +301,30 @@ def test_what_a_group_does_hours_later_after_a_resume_says_whether_an_outage_is_
     assert many | {"evidence": few["evidence"]} == few | {"action": "replay_now"}
 
 
+def test_more_dead_letters_than_fit_into_memory_keep_their_episode_and_the_newest_are_compared(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incident = Incident(dict(cluster.client_config()), spark, tmp_path)
+    topic_id = incident.topic_id(incident.orders)
+    letters = [
+        incident.letter(incident.orders, topic_id, one, at=incident.begin + 1000 * one) for one in range(SECONDS)
+    ]
+    incident.produce(incident.dlq, [(None, None, one) for one in letters])
+    incident.write_dispositions(failed=1, accepted=0)
+    assert incident.run()
+    [whole] = incident.rows("dead_letter_clusters")
+    assert (whole["verdict"], whole["count"]) == ("outage", SECONDS)
+
+    monkeypatch.setattr("headgate.pipeline.derived.dead_letters.MOST_TRIAGED", 20)
+    incident.event("operation", {})
+    assert incident.run()
+
+    [found] = incident.rows("dead_letter_clusters")
+    assert json.loads(found["evidence"])["dead_letters_left_out"] == SECONDS - 20
+    assert found | {"evidence": ""} == whole | {"evidence": ""}
+    assert {row["cluster"] for row in incident.letters().values()} == {whole["cluster"]}
+
+
 def test_what_is_left_of_the_record_is_told(triaged: Triaged) -> None:
     """Expired by deletion, compacted away, of a topic that was created again, of one that never existed, and forged."""
     incident = triaged.incident

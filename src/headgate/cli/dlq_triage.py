@@ -106,6 +106,8 @@ def _evidence(evidence: Document) -> list[str]:
         lines.append(line + _others(evidence.get("other_records")))
     if (others := evidence.get("attempts_of_others")) and others["attempts"]:
         lines.append(f"attempts of other records: {_rate(others)} failed")
+    if left_out := evidence.get("dead_letters_left_out"):
+        lines.append(f"{left_out} older dead letters of the group were too many to be compared")
     if evidence["paused_ms"]:
         lines.append(f"the group was paused for {evidence['paused_ms'] // 1000} s of it, which is no sign of recovery")
     return lines

@@ -135,6 +135,17 @@ def test_the_text_has_verdict_numbers_action_and_the_next_command(
     assert "billing" not in out
 
 
+def test_dead_letters_that_were_left_out_of_a_verdict_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row, _ = cluster_row("sg", "outage")
+    row["evidence"] = json.dumps(json.loads(str(row["evidence"])) | {"dead_letters_left_out": 4711})
+    write(tmp_path, TABLES["dead_letter_clusters"], [row])
+    assert run(tmp_path) == 0
+    text = "  evidence  4711 older dead letters of the group were too many to be compared\n"
+    assert text in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("state", ["unknown", "unreadable"])
 def test_a_record_that_could_not_be_looked_at_is_not_gone(
     state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -22,7 +22,9 @@ from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
 from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_each, read_letters
 from headgate.pipeline.derived.dead_letter_sources import join_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
+from headgate.pipeline.derived.dead_letter_window import MOST_TRIAGED, LetterWindow, letters_since
 from headgate.pipeline.derived.derivation import HOUR_MS, Derivation, DerivedRun
+from headgate.pipeline.run_log import print_message
 from headgate.tables.definitions import ORIGIN_KEY, table_named
 
 _LETTERS, _CLUSTERS = "dead_letters", "dead_letter_clusters"
@@ -46,8 +48,8 @@ LetterKey = tuple[str, str, int, int]  # of one cluster: group, topic id, partit
 def _derive(run: DerivedRun) -> None:
     catalog = TopicCatalog(run.config)
     names = catalog.dead_letter_topics(_configured_topics(run))
-    new = _read_new_letters(run, catalog, names)
-    _triage(run, catalog, new)
+    groups = _read_new_letters(run, catalog, names)
+    _triage(run, catalog, groups)
     run.record()
 
 
@@ -59,12 +61,13 @@ def _configured_topics(run: DerivedRun) -> list[str]:
 # --- dead letters -----------------------------------------------------------------------------------------------------
 
 
-def _read_new_letters(run: DerivedRun, catalog: TopicCatalog, names: Sequence[str]) -> set[LetterKey]:
-    """Read all dead letters that came since the last run, part by part; returns their keys."""
+def _read_new_letters(run: DerivedRun, catalog: TopicCatalog, names: Sequence[str]) -> set[str]:
+    """Read all dead letters that came since the last run, part by part; returns their groups."""
     topics = catalog.topics(names)
     places = [(name, partition) for name, topic in topics.items() for partition in topic.bounds]
     next_offsets = {place: _start(run, topics[place[0]], place[1]) for place in places}
-    found: set[LetterKey] = set()
+    groups: set[str] = set()
+    known: set[LetterKey] = set()  # only of a run that makes all anew, because there may be very many
     while True:
         share = max(PART_LETTERS // max(len(places), 1), 1)
         part = {
@@ -73,9 +76,10 @@ def _read_new_letters(run: DerivedRun, catalog: TopicCatalog, names: Sequence[st
             if begin < topics[name].bounds[number][1]
         }
         if not part:
-            return found
-        added, unread = _add_letters(run, catalog, part, found)
-        found |= added
+            return groups
+        added, unread = _add_letters(run, catalog, part, known)
+        groups |= {group for group, *_ in added}
+        known |= added if run.is_full else set()
         next_offsets = {
             place: part[place][1] if place in part else begin
             for place, begin in next_offsets.items()
@@ -95,7 +99,7 @@ def _start(run: DerivedRun, topic: KnownTopic, partition: int) -> int:
 def _add_letters(
     run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Collection[LetterKey]
 ) -> tuple[set[LetterKey], dict[str, str]]:
-    """Add the dead letters of a part to the table; `known` are those that this run has added before.
+    """Add the dead letters of a part to the table; `known` are those that a run that makes all anew added before.
 
     Returns their keys, and why a topic could not be read, by topic: the next run begins where it was.
     """
@@ -180,7 +184,7 @@ def _key_schema() -> pa.Schema:
 # --- triage -----------------------------------------------------------------------------------------------------------
 
 
-def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None:
+def _triage(run: DerivedRun, catalog: TopicCatalog, new: Collection[str]) -> None:
     """Find the sources of new and recent dead letters, and the episodes of their groups."""
     cluster = catalog.listing.cluster
     stored = run.stored(_LETTERS).where(sf.col("cluster_id") == cluster)
@@ -188,14 +192,16 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
     groups, since = _to_triage(run, stored, clusters, new)
     if not groups:
         return
-    in_window = (sf.col("dead_lettered_at") >= since) & sf.col("group").isin(sorted(groups))
-    letters: list[Row] = stored.where(in_window).toArrow().to_pylist()
+    window = letters_since(run.session, stored, groups, since, MOST_TRIAGED)
+    letters = window.letters
+    for group, number in window.left_out.items():
+        print_message(f"dead letters: {number} older ones of {group} are not compared: too many for one run")
     _set_withdrawn(run, letters)
     sources = join_sources(run, catalog, letters)
     rows: list[Row] = []
     events = _pause_events(run, cluster, groups)
     pauses = {group: pauses_of(events.get(group, ())) for group in groups}
-    attempts = _attempts(run, cluster, letters, pauses)
+    attempts = _attempts(run, cluster, window, pauses)
     for group in sorted(groups):
         of_group = [one for one in letters if one["group"] == group and not one["withdrawn"]]
         made = clusters_of(
@@ -207,13 +213,17 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
             sources,
             now=run.now_ms,
         )
-        rows += [_cluster_row(cluster, group, one) for one in made]
+        rows += [_cluster_row(cluster, group, one, window) for one in made]
         ids = {(group, *_letter_place(letter)): one.id for one in made for letter in one.letters}
         for letter in of_group:
             letter["cluster"] = ids.get(_identity(letter))
-    earlier = clusters.where(sf.col("group").isin(sorted(groups)) & (sf.col("first_at") < since))
     known = {one["cluster"] for one in rows}
-    rows += [one for one in earlier.toArrow().to_pylist() if one["cluster"] not in known]
+    earlier = clusters.where(sf.col("group").isin(sorted(groups))).toArrow().to_pylist()
+    rows += [
+        one
+        for one in earlier
+        if one["cluster"] not in known and one["first_at"] < window.begins.get(one["group"], since)
+    ]
     within = pa.table({"cluster_id": [cluster] * len(groups), "group": sorted(groups)})
     run.replace(_CLUSTERS, pa.Table.from_pylist(rows, table_named(_CLUSTERS).columns), within=within)
     _replace_letters(run, letters)
@@ -232,7 +242,7 @@ def _replace_letters(run: DerivedRun, letters: Sequence[Row]) -> None:
         run.replace(_LETTERS, made, within=keys, is_last=begin + PART_LETTERS >= len(ordered))
 
 
-def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: set[LetterKey]) -> tuple[set[str], int]:
+def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: Collection[str]) -> tuple[set[str], int]:
     """The groups to triage now, and the time from which on their dead letters are looked at."""
     oldest = run.now_ms - TRIAGED_MS
     at, is_unassigned = sf.col("dead_lettered_at"), sf.col("cluster").isNull() & (sf.col("format") == "kafka")
@@ -241,9 +251,8 @@ def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: se
     )
     counted = recent.groupBy("group").agg(sf.min("dead_lettered_at").alias("at")).toArrow().to_pylist()
     times = {one["group"]: one["at"] for one in counted}
-    names = {group for group, *_ in new}
-    if names:
-        of_new = letters.where(sf.col("group").isin(sorted(names)) & (sf.col("dead_lettered_at") >= oldest))
+    if new:
+        of_new = letters.where(sf.col("group").isin(sorted(new)) & (sf.col("dead_lettered_at") >= oldest))
         first = of_new.groupBy("group").agg(sf.min("dead_lettered_at").alias("at")).toArrow().to_pylist()
         times |= {one["group"]: min(one["at"], times.get(one["group"], one["at"])) for one in first}
     stored = clusters.where(sf.col("first_at") >= oldest).select("group", "first_at", "ended_at").toArrow().to_pylist()
@@ -275,13 +284,12 @@ def _set_withdrawn(run: DerivedRun, letters: Iterable[Row]) -> None:
 
 
 def _attempts(
-    run: DerivedRun, cluster: str, letters: Sequence[Row], pauses: Mapping[str, Sequence[Pause]]
+    run: DerivedRun, cluster: str, window: LetterWindow, pauses: Mapping[str, Sequence[Pause]]
 ) -> dict[str, list[Attempts]]:
     """All attempts of the groups in the hours around their dead letters and after resumes, each disposition once."""
     first_letters: dict[str, int] = {}
     spans: set[tuple[str, int, int]] = set()
-    for one in letters:
-        group, at = one["group"], one["dead_lettered_at"]
+    for group, at in (*((one["group"], one["dead_lettered_at"]) for one in window.letters), *window.times):
         first_letters[group] = min(at, first_letters.get(group, at))
         spans.add((group, (at - BASE_MS) // HOUR_MS, (at + 2 * QUIET_MS) // HOUR_MS))
     for group, first_at in first_letters.items():
@@ -343,21 +351,24 @@ def _letter_place(letter: Letter) -> tuple[str, int, int]:
     return (letter.topic_id, letter.partition, letter.offset)
 
 
-def _cluster_row(cluster: str, group: str, found: LetterCluster) -> Row:
+def _cluster_row(cluster: str, group: str, found: LetterCluster, window: LetterWindow) -> Row:
+    evidence = dict(found.verdict.evidence)
+    if found.episode.since < window.begins.get(group, 0):
+        evidence["dead_letters_left_out"] = window.left_out.get(group, 0)
     return {
         "cluster_id": cluster,
         "group": group,
         "cluster": found.id,
         "verdict": found.verdict.cause.value,
         "action": found.verdict.action.value,
-        "count": len(found.letters),
+        "count": len(found.letters) + window.assigned.get(found.id, 0),
         "first_at": found.episode.since,
         "last_at": found.episode.until,
         "ended_at": found.episode.ended_at,
         "topics": json.dumps(found.topics, separators=(",", ":")),
         "member": found.verdict.member,
         "feature": found.verdict.feature,
-        "evidence": json.dumps(found.verdict.evidence, separators=(",", ":")),
+        "evidence": json.dumps(evidence, separators=(",", ":")),
     }
 
 
