@@ -9,6 +9,7 @@ from tests.soak.page import table, write_section
 from tests.support.cluster import Cluster
 from tests.support.hostile import WHOLE, against_brokers, against_clients
 from tests.support.hostile_campaign import MIB, Limits, Outcome, Phase
+from tests.support.hostile_share_requests import ShareRequestsSize, with_share_requests
 
 pytestmark = pytest.mark.timeout(0)  # they end by themselves: every attack is bounded in count and time
 LIMITS = Limits()
@@ -40,6 +41,18 @@ def test_a_hostile_broker(cluster: Cluster, tmp_path: Path) -> None:
         "the cluster, is real. No address of a broker reached a client, and every lawful answer arrived."
     )
     report("Hostile broker", outcome, what)
+    assert outcome.problems(LIMITS) == []
+
+
+def test_hostile_share_requests(cluster: Cluster, tmp_path: Path) -> None:
+    size = ShareRequestsSize()
+    outcome = with_share_requests(cluster, tmp_path, size)
+    what = (
+        f"A SASL listener. Once a second {size.connections} clients that have not logged in send a ShareAcknowledge of "
+        f"{size.partitions:,} partitions, which is not decoded. Then a client with READ on the group sends 1 MB after "
+        "the other, each decoded on the thread beside the event loop; the latency of that is for the record only."
+    )
+    report("Hostile share requests", outcome, what)
     assert outcome.problems(LIMITS) == []
 
 

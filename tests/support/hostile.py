@@ -165,7 +165,9 @@ def against_clients(bootstrap: str, folder: Path, size: Size) -> Outcome:
         Child("tests.support.hostile_attacks", niceness=_ATTACKER_NICENESS) as attacker,
         watched(gateway, _port(bootstrap), topics.canary) as campaign,
     ):
-        campaign.warm_up(attacker, connections=size.slow_connections)
+        campaign.warm_up(
+            attacker, "slow", connections=size.slow_connections, rate=1000.0, hold_seconds=1.0, readers=0, real=[]
+        )
         campaign.be_quiet(size.quiet_seconds)
         _mutate(campaign, attacker, topics, size)
         campaign.attack(attacker, "bombs", patience=30, cap=_CAP)

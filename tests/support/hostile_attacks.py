@@ -333,8 +333,59 @@ async def storm(ports: Sequence[int], *, rate: float, seconds: float) -> Counter
     return counts
 
 
+async def unproved_acknowledges(
+    ports: Sequence[int], *, group: str, topic_id: str, partitions: int, connections: int, waves: int
+) -> Counter[str]:
+    """Once a second so many clients that do not log in reject records of so many partitions; the broker closes them."""
+    counts: Counter[str] = Counter()
+    pace = Pace(1.0)
+    frame = forged.acknowledge(group, bytes.fromhex(topic_id), partitions, 1, forged.REJECT)
+
+    async def one() -> None:
+        probe = await dial(ports[0])
+        if probe is None:
+            counts["not_taken"] += 1
+            return
+        probe.send(frame)
+        counts["requests"] += 1
+        counts["thrown_out" if await probe.is_thrown_out(_CONNECT_SECONDS) else "still_there"] += 1
+        probe.leave()
+
+    for _ in range(waves):
+        await pace.take()
+        async with asyncio.TaskGroup() as wave:
+            for _ in range(connections):
+                wave.create_task(one())
+    return counts
+
+
+async def large_acknowledges(
+    ports: Sequence[int], *, group: str, topic_id: str, batches: int, login: str, seconds: float
+) -> Counter[str]:
+    """A client that may read the group accepts so many batches of records, again and again without a pause."""
+    counts: Counter[str] = Counter()
+    frame = forged.acknowledge(group, bytes.fromhex(topic_id), 1, batches, forged.ACCEPT)
+    counts["bytes_of_each"] = len(frame)
+    client = await Client.connect(HOST, ports[0], source=_FROM)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    try:
+        for one in forged.log_in(login):
+            await client.send(one)
+            await client.frame()
+        await client.call(forged.METADATA, 1, pack(">i", 0))  # before its answer such a large request is refused
+        while loop.time() < end:
+            await client.send(frame)
+            await client.frame()
+            counts["requests"] += 1
+    finally:
+        client.close()
+    return counts
+
+
 _ATTACKS: Final[dict[str, Callable[..., Awaitable[Counter[str]]]]] = {
-    one.__name__: one for one in (mutated, bombs, tags, pipelined, slow, storm)
+    one.__name__: one
+    for one in (mutated, bombs, tags, pipelined, slow, storm, unproved_acknowledges, large_acknowledges)
 }
 
 

@@ -13,12 +13,21 @@ from typing import Final
 from headgate.wire import frames
 from headgate.wire.apis import APIS, has_flexible_request
 from headgate.wire.codec import encode
+from headgate.wire.messages.cluster import SaslAuthenticateRequest, SaslHandshakeRequest
+from headgate.wire.messages.share import (
+    AcknowledgementBatch,
+    ShareAcknowledgePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeTopic,
+)
 from headgate.wire.primitives import write_uvarint
 from tests.support.messages import REQUESTS, random_message
 
 INT32_MAX: Final = 2**31 - 1
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS, DESCRIBE_CLUSTER = 0, 1, 3, 10, 18, 60
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+ACCEPT, REJECT = 1, 3
 JOIN_GROUP, DELETE_GROUPS, STREAMS_HEARTBEAT, STREAMS_DESCRIBE, STREAMS_PUSH = 11, 42, 88, 89, 93
 OPENED: Final = (
     *(METADATA, FIND_COORDINATOR, API_VERSIONS, DESCRIBE_CLUSTER),
@@ -53,6 +62,30 @@ def request(
         tags=tags if key not in APIS or has_flexible_request(key, version) else b"",
     )
     return frames.frame(header.encode(), body)
+
+
+def acknowledge(group: str, topic_id: bytes, partitions: int, batches: int, kind: int) -> bytes:
+    """A ShareAcknowledge of so many batches of ten records in each partition, by a member that nobody knows."""
+    found = tuple(
+        AcknowledgementBatch(first_offset=first, last_offset=first + 9, acknowledge_types=(kind,))
+        for first in range(0, 10 * batches, 10)
+    )
+    places = tuple(
+        ShareAcknowledgePartition(partition_index=index, acknowledgement_batches=found) for index in range(partitions)
+    )
+    topics = (ShareAcknowledgeTopic(topic_id=topic_id, partitions=places),)
+    asked = ShareAcknowledgeRequest(group_id=group, member_id="m", share_session_epoch=1, topics=topics)
+    return request(SHARE_ACKNOWLEDGE, 2, encode(asked, 2))
+
+
+def log_in(login: str) -> tuple[bytes, bytes]:
+    """The two requests of SASL PLAIN for `user:password`."""
+    user, _, password = login.partition(":")
+    token = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+    return (
+        request(SASL_HANDSHAKE, 1, encode(SaslHandshakeRequest(mechanism="PLAIN"), 1)),
+        request(SASL_AUTHENTICATE, 2, encode(token, 2)),
+    )
 
 
 def tag_section(count: int) -> bytes:

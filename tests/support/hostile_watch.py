@@ -42,7 +42,7 @@ from headgate.wire.records import WireRecord, batches
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import Client, body_of
 from tests.support.hostile_child import Answers, allow_many_files, serve
-from tests.support.hostile_frames import API_VERSIONS, FETCH, METADATA, PRODUCE, request
+from tests.support.hostile_frames import API_VERSIONS, FETCH, METADATA, PRODUCE, log_in, request
 from tests.support.record_batches import write_batch
 
 HOST: Final = "127.0.0.1"
@@ -97,8 +97,9 @@ def _ms(seconds: float) -> float:
 class Canary:
     """A client that does what clients do; `name` is how its samples are called."""
 
-    def __init__(self, name: str, ports: tuple[int, int], topic: str, samples: Samples) -> None:
+    def __init__(self, name: str, ports: tuple[int, int], topic: str, samples: Samples, *, login: str = "") -> None:
         self._name = name
+        self._login = login
         self._bootstrap, self._node = ports
         self._topic = topic
         self._topic_id = b""
@@ -111,7 +112,7 @@ class Canary:
             clients: list[Client] = []
             try:
                 began = time.perf_counter()
-                clients = [await Client.connect(HOST, port) for port in (self._bootstrap, self._node)]
+                clients = [await self._connect(port) for port in (self._bootstrap, self._node)]
                 self._samples.add(f"{self._name}_connect", time.perf_counter() - began)
                 for _ in range(_ROUNDS_A_CONNECTION):
                     began = time.perf_counter()
@@ -131,6 +132,13 @@ class Canary:
             finally:
                 for client in clients:
                     client.close()
+
+    async def _connect(self, port: int) -> Client:
+        client = await Client.connect(HOST, port)
+        for one in log_in(self._login) if self._login else ():
+            await client.send(one)
+            await client.frame()
+        return client
 
     async def _round(self, bootstrap: Client, node: Client) -> None:
         topic = MetadataRequestTopic(name=self._topic)
@@ -176,8 +184,9 @@ class Canary:
 class Ping(threading.Thread):
     """One small question after the other, in a thread: the event loop of the canary must not be what is measured."""
 
-    def __init__(self, name: str, port: int, question: bytes, samples: Samples) -> None:
+    def __init__(self, name: str, port: int, question: bytes, samples: Samples, *, login: str = "") -> None:
         super().__init__(name=name, daemon=True)
+        self._login = login
         self._port = port
         self._question = question
         self._samples = samples
@@ -194,6 +203,9 @@ class Ping(threading.Thread):
                 time.sleep(0.1)
 
     def _ask_on(self, sock: socket.socket) -> None:
+        for one in log_in(self._login) if self._login else ():
+            sock.sendall(one)
+            _exactly(sock, int.from_bytes(_exactly(sock, 4), "big"))
         while not self.stopped.is_set():
             began = time.perf_counter()
             sock.sendall(self._question)
@@ -231,14 +243,14 @@ uvloop.run(main())
 async def _watch(given: argparse.Namespace, echo_port: int) -> None:
     samples = Samples()
     pings = (
-        Ping("ping", given.bootstrap, request(API_VERSIONS, 2**15 - 1, b""), samples),
+        Ping("ping", given.bootstrap, request(API_VERSIONS, 2**15 - 1, b""), samples, login=given.login),
         Ping("echo", echo_port, pack(">i", 20) + bytes(20), samples),
     )
     for ping in pings:
         ping.start()
     canaries = (
-        Canary("canary", (given.bootstrap, given.node), given.topic, samples),
-        Canary("twin", (given.broker, given.broker), given.topic, samples),
+        Canary("canary", (given.bootstrap, given.node), given.topic, samples, login=given.login),
+        Canary("twin", (given.broker, given.broker), given.topic, samples, login=given.login),
     )
     singing = [asyncio.create_task(canary.sing()) for canary in canaries]
 
@@ -262,6 +274,7 @@ def main() -> None:
     for name in ("--bootstrap", "--node", "--broker"):
         arguments.add_argument(name, type=int, required=True)
     arguments.add_argument("--topic", required=True)
+    arguments.add_argument("--login", default="", help="user:password, for listeners with SASL PLAIN")
     given = arguments.parse_args()
     allow_many_files()
     # It ends with its standard input, and so with this process.
