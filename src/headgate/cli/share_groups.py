@@ -82,6 +82,9 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     places = parser.add_mutually_exclusive_group()
     places.add_argument("--path", type=table_location, metavar="DIR", help="with --backtest: where the tables are")
     places.add_argument("--config", type=Path, metavar="FILE", help="with --backtest: the configuration file")
+    parser.add_argument(
+        "--cluster-id", metavar="ID", help="with --backtest: the Kafka cluster, where the tables have several"
+    )
     add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -103,7 +106,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--bootstrap-server is missing")
     if args.backtest:
         if args.circuit_breaker or args.dlq_topology or args.reason is not None:
-            raise UsageError("--backtest takes --group, --days, --path and --config only")
+            raise UsageError("--backtest takes --group, --days, --path, --config and --cluster-id only")
     elif args.describe:
         if not (args.circuit_breaker or args.dlq_topology):
             raise UsageError(

@@ -33,12 +33,17 @@ def test_the_run_is_what_the_command_prints() -> None:
     unlisted = [BacktestSummary(rules=one, trips=1, paused_s=0, avoided=0, false_trips=20) for one in others]
     [pause_s] = re.findall(r"A simulated pause takes (\d+) s", SHOWN)
     [left_out_s] = re.findall(r"really paused for (\d+) s", SHOWN)
+    [real_trips] = re.findall(r"really tripped (\d+) times", SHOWN)
     summaries = (*listed, *unlisted)
     found = GroupBacktest(
         group=arguments.group[0],
         days=7,
         summaries=summaries,
         recommended=recommended(summaries),
+        is_enabled="not enabled" not in SHOWN,
+        real_trips=int(real_trips),
+        changes=0,
+        is_recorded=True,
         pause_s=int(pause_s),
         left_out_s=int(left_out_s),
     )

@@ -242,7 +242,7 @@ def summary(
 
 def test_a_recommendation_avoids_false_trips_first_then_dead_letters_then_pauses() -> None:
     assert recommended([summary(trips=0, paused_s=0, avoided=0)]) is None
-    assert recommended([summary(false_trips=1, avoided=500), summary(avoided=10)]) == 1
+    assert recommended([summary(trips=2, false_trips=1, avoided=500), summary(avoided=10)]) == 1
     assert recommended([summary(avoided=80), summary(avoided=100)]) == 1
     assert recommended([summary(avoided=100, paused_s=90), summary(avoided=91, paused_s=60)]) == 1
     assert recommended([summary(), summary(percent=90)]) == 0, "the live configuration stays"
@@ -252,3 +252,9 @@ def test_a_recommendation_avoids_false_trips_first_then_dead_letters_then_pauses
 def test_a_summary_adds_up_its_trips() -> None:
     trips = history([(0, 0, 0, 10), (40, 0, 5, 5), (42, 0, 0, 2)]).simulate(rules(), 30)
     assert summarize(rules(), trips) == BacktestSummary(rules=rules(), trips=2, paused_s=60, avoided=2, false_trips=0)
+
+
+def test_a_setting_whose_trips_are_all_false_is_not_recommended() -> None:
+    calm = summary(trips=0, paused_s=0, avoided=0)
+    assert recommended([calm, summary(trips=1, false_trips=1, avoided=500)]) is None
+    assert recommended([calm, summary(trips=2, false_trips=1, avoided=10), summary(trips=1, false_trips=1)]) == 1

@@ -2,16 +2,19 @@
 
 Once a day, over the seven whole days before it, in one Spark job: a task has the counts, events and dead letters of one
 group, and simulates all configurations over them (`share_groups/model/backtest.py`). Groups without a dead letter in
-this time are left out, because no configuration would have tripped. A fact counts in the second in which it was
-written, because that is when the leader counted it. Of a dead letter only its time and a number for its key are used.
+this time are left out, because no configuration would have tripped. So are, before anything is sorted or added up, the
+counts that are in no window with a dead letter: no trip depends on them, and they are nearly all of a healthy week. A
+fact counts in the second in which it was written, because that is when the leader counted it. Of a dead letter only its
+time and a number for its key are used.
 """
 
+import re
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -19,6 +22,7 @@ from headgate.pipeline.derived.derivation import DAY_HOURS, HOUR_MS, Derivation,
 from headgate.share_groups.model.backtest import (
     DAY_S,
     LETTER_DELAY_S,
+    LONGEST_WINDOW_MS,
     NO_KEY,
     CountColumns,
     GroupHistory,
@@ -28,12 +32,15 @@ from headgate.share_groups.model.backtest import (
     configurations,
     summarize,
 )
+from headgate.share_groups.model.group_configs import WINDOW_MS
 from headgate.share_groups.model.recorded_history import paused_periods, recorded_event, recorded_settings, rules_of
 from headgate.tables.definitions import ORIGIN_KEY, table_named
 
 _DISPOSITIONS, _EVENTS, _LETTERS, _RESULT = "dispositions", "breaker_events", "dead_letters", "breaker_backtest"
 _LETTER = "dead_letter"  # the event of a row that is a dead letter
 DAYS: Final = 7
+_BLOCK_MS: Final = LONGEST_WINDOW_MS
+_RECORDED_WINDOW: Final = rf'"{re.escape(WINDOW_MS)}":\s*"?\s*\+?(\d+)'  # in the details of an event
 _COLUMNS: Final = pa.schema([column.remove_metadata() for column in table_named(_RESULT).columns])
 
 
@@ -42,12 +49,11 @@ def backtest_rows(
 ) -> DataFrame:
     """The rows of `breaker_backtest` for the `days` before `end_day`, which is counted from the epoch."""
     begin, end = (end_day - days) * DAY_S, end_day * DAY_S
-    once = dispositions.where(sf.col("at").between(begin * 1000, end * 1000 - 1)).dropDuplicates(list(ORIGIN_KEY))
+    within = dispositions.where(sf.col("at").between(begin * 1000, end * 1000 - 1))
+    once = near_dead_letters(within, events).dropDuplicates(list(ORIGIN_KEY))
     counted = once.groupBy("cluster_id", "group", "member", sf.floor(sf.col("at") / 1000).alias("second")).agg(
         sf.sum("accepted").alias("delivered"), sf.sum("dead_lettered").alias("dlq_written")
     )
-    failing = counted.where(sf.col("dlq_written") > 0).select("cluster_id", "group").distinct()
-    of_failing = counted.join(failing, ["cluster_id", "group"], "left_semi")
     happened = events.where(sf.col("event").isin("tripped", "paused", "resumed", "config_changed")).select(
         "cluster_id", "group", "at", "event", "by", "detail", sf.lit(None).cast("long").alias("key")
     )
@@ -64,12 +70,39 @@ def backtest_rows(
     )
     # Two frames can be grouped together, not three.
     beside = happened.unionByName(of_keys).groupBy("cluster_id", "group")
-    grouped = of_failing.groupBy("cluster_id", "group").cogroup(beside)
+    grouped = counted.groupBy("cluster_id", "group").cogroup(beside)
 
     def simulate(counts: pa.Table, of_group: pa.Table) -> pa.Table:
         return _group_rows(counts, of_group, begin, end)
 
     return grouped.applyInArrow(simulate, from_arrow_schema(_COLUMNS))
+
+
+def near_dead_letters(dispositions: DataFrame, events: DataFrame) -> DataFrame:
+    """Those that may be in a window with a dead letter, by blocks of time as long as the longest simulated window.
+
+    A block is kept with those before and after it. Of a group whose live window was ever longer, all are kept. Blocks
+    and groups are compared by a number of 8 bytes: where two have the same, too much is kept, which changes no trip.
+    """
+    group = sf.xxhash64("cluster_id", "group")
+    failing = dispositions.where(sf.col("dead_lettered") > 0)
+    block = sf.floor(sf.col("at") / _BLOCK_MS)
+    around = sf.explode(sf.array(block - 1, block, block + 1)).alias("block")
+    blocks = failing.select("cluster_id", "group", around).select(_block_number("block").alias("number")).distinct()
+    near = dispositions.withColumn("block", block).withColumn("number", _block_number("block"))
+    near = near.join(sf.broadcast(blocks), "number", "left_semi").drop("block", "number")
+    windows = sf.transform(
+        sf.regexp_extract_all("detail", sf.lit(_RECORDED_WINDOW), 1), lambda text: text.try_cast("long")
+    )
+    has_long = sf.exists(windows, lambda window: window > _BLOCK_MS)
+    wide = events.where((sf.col("event") == "config_changed") & has_long).select(group.alias("number")).distinct()
+    wide = wide.join(failing.select(group.alias("number")).distinct(), "number", "left_semi")
+    all_of_wide = dispositions.withColumn("number", group).join(sf.broadcast(wide), "number", "left_semi")
+    return near.unionByName(all_of_wide.drop("number"))
+
+
+def _block_number(block: str) -> Column:
+    return sf.xxhash64("cluster_id", "group", block)
 
 
 def _group_rows(counts: pa.Table, beside: pa.Table, begin: int, end: int) -> pa.Table:

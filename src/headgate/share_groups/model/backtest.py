@@ -43,7 +43,8 @@ NO_KEY: Final = -1
 _MOST: Final = 10**9
 
 _THRESHOLDS: Final = (5, 10, 15, 20, 25, 30, 40, 50, 60, 75)
-_WINDOWS_MS: Final = (10_000, 30_000, 60_000, 120_000, 300_000)
+LONGEST_WINDOW_MS: Final = 300_000  # of the configurations to compare; a live one may be longer
+_WINDOWS_MS: Final = (10_000, 30_000, 60_000, 120_000, LONGEST_WINDOW_MS)
 _LEAST_MESSAGES: Final = (20, 100)
 # How much of the dead letters that the best configuration avoids a recommended one may let through.
 _NEARLY_ALL: Final = 0.9
@@ -318,13 +319,14 @@ def summarize(rules: BreakerRules, trips: Sequence[SimulatedTrip]) -> BacktestSu
 
 
 def recommended(summaries: Sequence[BacktestSummary]) -> int | None:
-    """The place of the configuration to use, with the live one first in the list; None when none would have tripped.
+    """The place of the configuration to use, with the live one first in the list.
 
-    The fewest false trips come first. Of these, a configuration must avoid nearly as many dead letters as the best
+    None when no configuration would have had a trip that is not false: such trips stop nothing that a pause helps.
+    Of those that would, the fewest false trips come first. Of these, a configuration must avoid nearly as many dead letters as the best
     one. Then the shortest pauses and the fewest trips decide, then the live one stays, and then the highest threshold
     wins, because it is the least likely to trip by chance.
     """
-    tripping = [number for number, one in enumerate(summaries) if one.trips]
+    tripping = [number for number, one in enumerate(summaries) if one.trips > one.false_trips]
     if not tripping:
         return None
     fewest = min(summaries[number].false_trips for number in tripping)
