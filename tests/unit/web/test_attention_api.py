@@ -151,6 +151,14 @@ async def test_dead_letters_that_grow(stage: ApiStage) -> None:
     assert (found.counts.dead_letters_hour, found.counts.dead_letters_before) == (49, 4)
 
 
+def test_dead_letters_of_any_time_are_of_its_minute() -> None:
+    """A rate between two minutes once left the request without an answer."""
+    found = attention_facts.MinuteDispositions()
+    found.add(TWO + 1, 5, 10)
+    found.add(TWO + MINUTE - 1, 2, 10)
+    assert found.minutes == {TWO: (7, 20)}
+
+
 async def test_a_lag_that_has_doubled(stage: ApiStage) -> None:
     item = one(await attention(stage), "lag")
     assert (item.subject_kind, item.before, item.now) == ("consumer_group", 1_400, 3_300)

@@ -46,6 +46,7 @@ class MinuteDispositions:
     minutes: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, minute: int, dead_lettered: int, processed: int) -> None:
+        minute -= minute % MINUTE_MS
         before = self.minutes.get(minute, (0, 0))
         self.minutes[minute] = before[0] + dead_lettered, before[1] + processed
 
