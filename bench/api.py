@@ -1,9 +1,10 @@
 """`python -m bench.api`: what the REST interface of a large estate answers to many readers at once, as markdown tables.
 
-The estate is that of `bench/lineage.py`, in tables. A real `headgate web` serves it; the readers are connections of
-this process that ask one request after the other, with a pause between them, as open pages do. `--pause-ms 0` measures
-the throughput instead. Each kind of request is measured alone: about names that are asked for the first time, about the
-same few names again, and with the ETag of an answer. Target: 50 ms (p95) with 50 readers at 100,000 edges.
+The estate is that of `bench/lineage.py`, in tables, and in each domain a share group with dead letters, lags and
+changes of the last hour. A real `headgate web` serves it; the readers are connections of this process that ask one
+request after the other, with a pause between them, as open pages do. `--pause-ms 0` measures the throughput instead.
+Each kind of request is measured alone: about names that are asked for the first time, about the same few names again,
+and with the ETag of an answer. Target: 50 ms (p95) with 50 readers at 100,000 edges.
 """
 
 import argparse
@@ -17,33 +18,62 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from bench import machine
-from bench.lineage import EDGES_OF_DOMAIN, TOPICS_OF_DOMAIN, pairs, topic, uses, write_tables
+from bench.lineage import (
+    EDGES_OF_DOMAIN,
+    READ_BY_GROUP,
+    TOPICS_OF_DOMAIN,
+    pairs,
+    topic,
+    uses,
+    write_rows,
+    write_tables,
+)
+from headgate.lineage.graph import LineageUse
+from headgate.tables.definitions import table_named
 
 TARGET_MS = 50
 _START_S = 60
 _FEW_NAMES = 20
+_MINUTES = 60
+_MINUTE_MS = 60_000
+_OK, _NOT_MODIFIED, _REFUSED = 200, 304, 400
 
 
 class Kind(NamedTuple):
-    """A kind of request: the target of one about the topic `name`."""
+    """A kind of request: the target of one about the topic `name`.
+
+    Without `has_names` all requests are the same one. Where the answer is `of_a_minute`, a known one may be sent again.
+    """
 
     title: str
     target: Callable[[str], str]
+    has_names: bool = True
+    of_a_minute: bool = False
+    is_refused: bool = False
+
+
+def _number(name: str) -> int:
+    """A number from 1 to 1,000 for the name of a topic, for resources without names."""
+    return int("".join(filter(str.isdigit, name))) % 1_000 + 1
 
 
 KINDS = (
     Kind("graph, 1 hop", lambda name: f"/api/v1/graph?focus={name}&hops=1"),
     Kind("graph, 2 hops, components", lambda name: f"/api/v1/graph?focus={name}&hops=2&collapsed=false"),
     Kind("graph, 2 hops, Mermaid", lambda name: f"/api/v1/graph?focus={name}&hops=2&format=mermaid"),
-    Kind("graph, refused", lambda name: f"/api/v1/graph?kinds=topic,consumer_group#{name}"),
+    Kind("graph, refused", lambda name: f"/api/v1/graph?kinds=topic,consumer_group#{name}", is_refused=True),
+    Kind("overlay", lambda _: "/api/v1/graph/overlay", has_names=False, of_a_minute=True),
     Kind("impact", lambda name: f"/api/v1/topics/{name}/impact"),
     Kind("topics, one page", lambda name: f"/api/v1/topics?contains={name[:14]}"),
     Kind("topic", lambda name: f"/api/v1/topics/{name}"),
+    Kind("search", lambda name: f"/api/v1/search?q={name}"),
+    Kind("share groups, one page", lambda name: f"/api/v1/share-groups?contains={name[:12]}"),
+    Kind("attention", lambda name: f"/api/v1/attention?limit={_number(name)}", of_a_minute=True),
 )
 
 
@@ -60,6 +90,47 @@ class Measured(NamedTuple):
         return f"{self.p50:.1f} | {self.p95:.1f} | {self.p99:.1f} | {self.per_s:,.0f} | {size} | {self.failed}"
 
 
+def share_group(domain: int) -> str:
+    return f"domain-{domain:05}.share-group"
+
+
+def share_group_uses(domains: int) -> Iterator[LineageUse]:
+    for domain in range(domains):
+        for number in range(READ_BY_GROUP):
+            yield LineageUse("share_group", share_group(domain), topic(domain, number), "read")
+
+
+def write_happenings(root: Path, domains: int, now_ms: int) -> None:
+    """Lags and dead letters by minute and topic, and changes, of the share groups: what attention and overlay read."""
+    now_ms -= now_ms % _MINUTE_MS
+    minutes = range(now_ms - _MINUTES * _MINUTE_MS, now_ms, _MINUTE_MS)
+    known = [(domain, share_group(domain)) for domain in range(domains)]
+    by_minute = [(group, topic(domain, number), at) for domain, group in known for number in range(3) for at in minutes]
+    write_rows(
+        root,
+        table_named("group_lags"),
+        ({"group": group, "kind": "share", "topic": name, "lag": at % 977, "at": at} for group, name, at in by_minute),
+    )
+    write_rows(
+        root,
+        table_named("dlq_rates"),
+        (
+            {"group": group, "topic": name, "minute": at, "processed": 500, "dead_lettered": place % 7}
+            for place, (group, name, at) in enumerate(by_minute)
+        ),
+    )
+    write_rows(
+        root,
+        table_named("changes"),
+        (
+            {"event_id": f"{group}-{at}", "event": "config_changed", "subject_kind": "share_group", "subject": group}
+            | {"detail": "{}", "at": at}
+            for _, group in known
+            for at in minutes[::6]
+        ),
+    )
+
+
 @contextlib.contextmanager
 def served(root: Path, folder: Path) -> Iterator[tuple[int, int]]:
     """A web server on these tables, without a cluster: its port and its process id."""
@@ -67,7 +138,8 @@ def served(root: Path, folder: Path) -> Iterator[tuple[int, int]]:
         port = free.getsockname()[1]
     config = folder / "headgate.toml"
     config.write_text(
-        f'[upstream]\nbootstrap = ["127.0.0.1:1"]\n[activity]\nenable = false\n[tables]\npath = "{root}"\n'
+        '[upstream]\nbootstrap = ["127.0.0.1:1"]\n[activity]\nenable = false\n[share_groups]\nenable = false\n'
+        f'[tables]\npath = "{root}"\n'
         f'[web]\nlisten = "127.0.0.1:{port}"\n',
         encoding="utf-8",
     )
@@ -102,7 +174,7 @@ async def ask(
 
 
 async def measure(
-    port: int, targets: list[str], *, readers: int, pause_s: float, expected: int, etags: bool
+    port: int, targets: list[str], *, readers: int, pause_s: float, expected: Collection[int], etags: bool
 ) -> Measured:
     """All targets, divided among the readers. With `etags` each is asked for once before, without being measured."""
     taken: list[float] = []
@@ -121,10 +193,12 @@ async def measure(
         await asyncio.sleep(pause_s * number / readers)
         for target in mine:
             begin = time.perf_counter()
-            status, size, _ = await ask(reader, writer, target, known.get(target, ""))
+            status, size, etag = await ask(reader, writer, target, known.get(target, ""))
             taken.append((time.perf_counter() - begin) * 1000)
             sizes.append(size)
-            failed += status != expected
+            failed += status not in expected
+            if etags:
+                known[target] = etag
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         writer.close()
 
@@ -140,6 +214,22 @@ async def measure(
 def memory_mb(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def measured_names(kind: Kind, names: list[str]) -> Iterable[tuple[str, list[str]]]:
+    """The rows of a kind, with the names that each asks for."""
+    few = names[:_FEW_NAMES]
+    if kind.is_refused:
+        return (("new", names),)
+    return (*((("new", names),) if kind.has_names else ()), ("again", few), ("304", few))
+
+
+def expected_statuses(kind: Kind, title: str) -> Collection[int]:
+    if kind.is_refused:
+        return {_REFUSED}
+    if title != "304":
+        return {_OK}
+    return {_NOT_MODIFIED, _OK} if kind.of_a_minute else {_NOT_MODIFIED}
 
 
 def main() -> None:
@@ -161,16 +251,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="headgate-api-") as folder:
         root = Path(folder) / "tables"
         every_topic = (topic(domain, number) for domain in range(domains) for number in range(TOPICS_OF_DOMAIN))
-        write_tables(root, flows, uses(domains, chance, flows), every_topic)
+        edges = (*uses(domains, chance, flows), *share_group_uses(domains))
+        write_tables(root, flows, edges, every_topic)
+        write_happenings(root, domains, time.time_ns() // 1_000_000)
         worst = 0.0
         with served(root, Path(folder)) as (port, pid):
             for kind in KINDS:
                 count = args.readers * args.requests
                 names = chance.sample(known, min(count, len(known)))
-                for title, some in (("new", names), ("again", names[:_FEW_NAMES]), ("304", names[:_FEW_NAMES])):
-                    is_refused = kind.title == "graph, refused"
-                    if is_refused and title != "new":
-                        continue
+                for title, some in measured_names(kind, names):
                     targets = [kind.target(some[number % len(some)]) for number in range(count)]
                     found = asyncio.run(
                         measure(
@@ -178,7 +267,7 @@ def main() -> None:
                             targets,
                             readers=args.readers,
                             pause_s=args.pause_ms / 1000,
-                            expected=400 if is_refused else 304 if title == "304" else 200,
+                            expected=expected_statuses(kind, title),
                             etags=title == "304",
                         )
                     )

@@ -92,7 +92,7 @@ def uses(domains: int, chance: random.Random, flows: Iterable[LineageFlow]) -> I
 
 
 def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[LineageUse], topics: Iterable[str]) -> None:
-    _write(
+    write_rows(
         root,
         table_named("app_io"),
         (
@@ -101,7 +101,7 @@ def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[Linea
             for one in flows
         ),
     )
-    _write(
+    write_rows(
         root,
         table_named("lineage_edges"),
         (
@@ -110,7 +110,7 @@ def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[Linea
             for one in edges
         ),
     )
-    _write(
+    write_rows(
         root,
         table_named("applications"),
         (
@@ -120,8 +120,8 @@ def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[Linea
         ),
     )
     every_topic = list(topics)
-    _write(root, table_named("impact_summary"), ({"topic": one, "at": NOON} for one in every_topic))
-    _write(
+    write_rows(root, table_named("impact_summary"), ({"topic": one, "at": NOON} for one in every_topic))
+    write_rows(
         root,
         table_named("topic_coverage"),
         (
@@ -130,7 +130,7 @@ def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[Linea
             for hour in range(24)
         ),
     )
-    _write(
+    write_rows(
         root,
         table_named("lineage_gaps"),
         (
@@ -139,7 +139,7 @@ def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[Linea
             for number, one in enumerate(every_topic[::10])
         ),
     )
-    _write(
+    write_rows(
         root,
         table_named("client_identities"),
         (
@@ -148,7 +148,7 @@ def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[Linea
             for number, _ in enumerate(every_topic)
         ),
     )
-    _write(
+    write_rows(
         root,
         table_named("breaker_causes"),
         (
@@ -159,7 +159,7 @@ def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[Linea
     )
 
 
-def _write(root: Path, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+def write_rows(root: Path, table: Table, rows: Iterable[dict[str, Any]]) -> None:
     empty = {one.name: None if one.nullable else _EMPTY.get(one.type, 0) for one in table.columns}
     listed = [empty | {"cluster_id": CLUSTER} | row for row in rows]
     TableWriter(root, table).replace_all(pa.Table.from_pylist(listed, schema=table.columns))
