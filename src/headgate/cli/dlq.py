@@ -77,17 +77,7 @@ def _define_plan(plan: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--local", action="store_true", help="run Spark in this process instead, with the service account"
     )
-    plan.add_argument("--config", type=Path, required=True, metavar="FILE", help="the configuration file")
-    plan.add_argument(
-        "--bootstrap-server", metavar="HOST:PORT[,...]", help="where to ask (the gateway of the configuration)"
-    )
-    plan.add_argument(
-        "--command-config",
-        type=Path,
-        metavar="FILE",
-        help="properties file with the operator's client configs, as for Kafka's own tools",
-    )
-    plan.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_operator_options(plan, to="ask")
     plan.set_defaults(run=_plan)
 
 
@@ -110,18 +100,23 @@ def _define_replay(replay: argparse.ArgumentParser) -> None:
         default="original",
         help="the timestamps of the written records (original)",
     )
-    replay.add_argument("--config", type=Path, required=True, metavar="FILE", help="the configuration file")
-    replay.add_argument(
-        "--bootstrap-server", metavar="HOST:PORT[,...]", help="where to write (the gateway of the configuration)"
+    _add_operator_options(replay, to="write")
+    replay.set_defaults(run=_replay)
+
+
+def _add_operator_options(parser: argparse.ArgumentParser, *, to: str) -> None:
+    """Where the cluster is, and as whom; not those of `cluster_calls`, which imports what only clients need."""
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the configuration file")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT[,...]", help=f"where to {to} (the gateway of the configuration)"
     )
-    replay.add_argument(
+    parser.add_argument(
         "--command-config",
         type=Path,
         metavar="FILE",
         help="properties file with the operator's client configs, as for Kafka's own tools",
     )
-    replay.add_argument("--json", action="store_true", help="print one JSON object")
-    replay.set_defaults(run=_replay)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _define_audit(audit: argparse.ArgumentParser) -> None:
