@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-# structlog loads rich, where it is installed, for tracebacks in colour: 7 MB of each worker, for nothing.
-_hides_rich = "rich" not in sys.modules
-if _hides_rich:
-    sys.modules["rich"] = None  # type: ignore[assignment]
+# structlog loads rich and greenlet where they are installed: 7 MB of each worker, for tracebacks in colour and nothing.
+_hidden = [name for name in ("rich", "greenlet") if name not in sys.modules]
+sys.modules.update(dict.fromkeys(_hidden))  # type: ignore[arg-type]
 import structlog  # noqa: E402
 
-if _hides_rich:
-    del sys.modules["rich"]
+for _name in _hidden:
+    del sys.modules[_name]
 
 from headgate.cli.escaping import escaped  # noqa: E402
 from headgate.cli.log_writer import LogBudget, LogCause, LogWriter  # noqa: E402

@@ -16,6 +16,7 @@ HEAVY: Final = frozenset(
     {
         *("asyncio", "confluent_kafka", "cramjam", "cryptography", "deltalake", "duckdb", "fastapi", "google_crc32c"),
         *(
+            "greenlet",
             "h11",
             "numpy",
             "pandas",
@@ -83,9 +84,9 @@ def run(program: str, *arguments: str) -> str:
         (("dlq", "audit", "--path", "."), TABLES | {"importlib.metadata"}),
         (("lineage", "impact", "orders", "--path", "."), TABLES | {"importlib.metadata", "rustworkx"}),
         (("streams-groups", "--bootstrap-server", "127.0.0.1:1", "--list"), {"asyncio"}),
-        # structlog loads rich where that is installed, unless headgate.cli.logs is imported before it.
-        (("share-groups", "--help"), {"asyncio", "structlog", "rich"}),
-        (("doctor", "--help"), {"asyncio", "confluent_kafka", "cryptography", "structlog", "rich"}),
+        # structlog loads rich and greenlet where they are installed, unless headgate.cli.logs is imported before it.
+        (("share-groups", "--help"), {"asyncio", "structlog", "rich", "greenlet"}),
+        (("doctor", "--help"), {"asyncio", "confluent_kafka", "cryptography", "structlog", "rich", "greenlet"}),
         (("web", "--help"), {"asyncio", "structlog", "uvloop"}),
         (("pipeline", "--help"), {"asyncio", "confluent_kafka", "h11", "structlog"}),
         (("serve", "--help"), GATEWAY | {"h11"}),
