@@ -2,16 +2,18 @@
 
 A job that has changed since it was sent, or that was not sent today, gives two events: a `JobEvent`, and for readers
 that know only runs a `RunEvent` COMPLETE with the same topics. What was sent is kept in the checkpoint folder, so a
-restart sends nothing twice; an event whose sending failed is sent again a minute later.
+restart sends nothing twice; a job whose event could not be sent is sent again a minute later, and holds up no other.
 
 The transport (a file, HTTP, Kafka) and its settings are those of the OpenLineage client, in a file of its own form.
 """
 
 import hashlib
 import json
+import re
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event as StopEvent
 from typing import Any, Final
 
 import yaml
@@ -22,7 +24,7 @@ from openlineage.client.generated.lineage import LineageDatasetEntry, LineageDat
 
 from headgate import __version__
 from headgate.base.clock import Clock
-from headgate.base.errors import ClusterError, UsageError
+from headgate.base.errors import ClusterError, PlatformError, UsageError
 from headgate.base.locations import Location
 from headgate.config.model import Config
 from headgate.lineage.estate import Estate, NoTableError
@@ -44,6 +46,12 @@ _INTEGRATIONS: Final = {
     "share_group": ("KAFKA", "SHARE_GROUP"),
 }
 _MAX_SETTINGS_BYTES: Final = 1_000_000
+_MOST_FAILURES: Final = 3  # in a row: the catalogue is away, and each failure may take as long as its time-out
+_NAMED_JOBS: Final = 3
+_OF_ADDRESSES: Final = re.compile(r"(?<=://)[^/@\s]*@|(?<=[^\s?])\?\S+")  # user names, passwords and queries
+# A catalogue that does not know an event answers with a status of these, but for those that may pass.
+_REFUSING: Final = range(400, 500)
+_PASSING: Final = frozenset((401, 403, 408, 425, 429))
 
 
 class CatalogueExport:
@@ -62,10 +70,10 @@ class CatalogueExport:
         self._client.close(timeout=5.0)
         self._reader.close()
 
-    def export(self, cluster: str) -> int:
-        """Send the jobs that have changed, or that were not sent today; returns how many.
+    def export(self, cluster: str, stop: StopEvent | None = None) -> int:
+        """Send the jobs that have changed, or that were not sent today, until stopped; returns how many.
 
-        `ClusterError` when one could not be sent: those before it were.
+        `ClusterError` when some could not be sent: the others were, unless three in a row failed.
         """
         now_ms = self._clock.epoch_ms()
         state = (tuple(self._reader.stamp(table_named(name)) for name in _TABLES), now_ms // _DAY_MS)
@@ -74,17 +82,34 @@ class CatalogueExport:
         if self._sent is None:
             self._sent = _read_sent(self._file)
         jobs = self._jobs(cluster)
-        marks = {job.name: _mark(job, state[1]) for job in jobs}
+        namespace = namespace_of(self._config)
+        marks = {job.name: _mark(job, namespace, state[1]) for job in jobs}
         changed = [job for job in jobs if self._sent.get(job.name) != marks[job.name]]
-        try:
-            for job in changed:
-                self._send(job, cluster, now_ms)
+        failed: dict[str, str] = {}
+        sent = in_a_row = 0
+        for job in changed:
+            if in_a_row == _MOST_FAILURES or (stop is not None and stop.is_set()):
+                break
+            problem = self._send(events_of(job, cluster, namespace, now_ms))
+            if problem is None:
                 self._sent[job.name] = marks[job.name]
-        finally:
-            self._sent = {name: mark for name, mark in self._sent.items() if name in marks}
+                sent, in_a_row = sent + 1, 0
+            else:
+                failed[job.name] = problem
+                in_a_row += 1
+        self._sent = {name: mark for name, mark in self._sent.items() if name in marks}
+        self._keep_sent()
+        if failed:
+            raise ClusterError(_failure_text(failed, left=len(changed) - sent))
+        if sent == len(changed):
+            self._done = state
+        return sent
+
+    def _keep_sent(self) -> None:
+        try:
             write_file(self._file, json.dumps(self._sent))
-        self._done = state
-        return len(changed)
+        except OSError as failure:
+            raise PlatformError(f"{self._file} cannot be written: {failure.strerror}") from None
 
     def _jobs(self, cluster: str) -> list[EstateJob]:
         estate = Estate(self._config.tables.path, cluster=cluster, reader=self._reader)
@@ -93,14 +118,37 @@ class CatalogueExport:
         except NoTableError:
             return []
 
-    def _send(self, job: EstateJob, cluster: str, now_ms: int) -> None:
+    def _send(self, events: tuple[JobEvent, RunEvent]) -> str | None:
+        """Why the job was not sent; None when it was.
+
+        Both events are sent, whatever becomes of the first: a catalogue that knows only runs refuses it.
+        """
+        of_job, of_run = (self._emit(event) for event in events)
+        if of_run is None and (of_job is None or _is_refusal(of_job)):
+            return None
+        failure = of_run or of_job
+        first = next(iter(str(failure).splitlines()), "")
+        return f"{type(failure).__name__}: {_OF_ADDRESSES.sub('', first)}"
+
+    def _emit(self, event: JobEvent | RunEvent) -> Exception | None:
         try:
-            for event in events_of(job, cluster, namespace_of(self._config), now_ms):
-                self._client.emit(event)
-        except Exception as failure:  # whatever the transport raises
-            first = next(iter(str(failure).splitlines()), "")
-            text = f"an OpenLineage event could not be sent: {type(failure).__name__}: {first}"
-            raise ClusterError(text) from failure
+            self._client.emit(event)
+        except Exception as failure:  # noqa: BLE001 - whatever the transport raises
+            return failure
+        return None
+
+
+def _is_refusal(failure: Exception) -> bool:
+    """Whether the catalogue answered that it does not take such an event."""
+    status = getattr(getattr(failure, "response", None), "status_code", 0)
+    return status in _REFUSING and status not in _PASSING
+
+
+def _failure_text(failed: dict[str, str], *, left: int) -> str:
+    problem = next(iter(failed.values()))
+    named = ", ".join(list(failed)[:_NAMED_JOBS])
+    more = f" and {left - _NAMED_JOBS} more" if left > _NAMED_JOBS else ""
+    return f"an OpenLineage event could not be sent: {problem}; jobs not sent: {named}{more}"
 
 
 def namespace_of(config: Config) -> str:
@@ -167,7 +215,21 @@ def _read_settings(path: Path) -> dict[str, Any]:
         raise UsageError(f"pipeline.openlineage: {path} cannot be read: {type(failure).__name__}") from None
     if not isinstance(found, dict) or not isinstance(found.get("transport"), dict):
         raise UsageError(f"pipeline.openlineage: {path} has no transport; see docs/openlineage.md for an example")
+    transport = found["transport"]
+    if "async_http" in _transport_types(transport):
+        text = "the transport async_http does not say whether an event was sent: use http"
+        raise UsageError(f"pipeline.openlineage: {path}: {text}")
+    if transport.get("type") == "composite":  # else an event that one of them lost would count as sent
+        transport.setdefault("continue_on_failure", False)
     return found
+
+
+def _transport_types(transport: object) -> set[object]:
+    if not isinstance(transport, dict):
+        return set()
+    parts = transport.get("transports") or ()
+    parts = parts.values() if isinstance(parts, dict) else parts
+    return {str(transport.get("type"))}.union(*(_transport_types(one) for one in parts))
 
 
 def _read_sent(file: Location) -> dict[str, str]:
@@ -179,6 +241,6 @@ def _read_sent(file: Location) -> dict[str, str]:
     return {str(key): str(mark) for key, mark in found.items()} if isinstance(found, dict) else {}
 
 
-def _mark(job: EstateJob, day: int) -> str:
-    content = json.dumps([job.inputs, job.outputs, job.pairs])
+def _mark(job: EstateJob, namespace: str, day: int) -> str:
+    content = json.dumps([namespace, job.inputs, job.outputs, job.pairs])
     return f"{day}/{hashlib.sha256(content.encode()).hexdigest()[:32]}"

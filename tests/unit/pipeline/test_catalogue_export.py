@@ -2,11 +2,11 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from openlineage.client.generated.base import JobFacet
 from openlineage.client.generated.job_type_job import JobTypeJobFacet
 from openlineage.client.generated.lineage import LineageJobFacet
 
-from headgate.base.errors import ClusterError, UsageError
+from headgate.base.errors import ClusterError, PlatformError, UsageError
 from headgate.config import Config, load
 from headgate.lineage.jobs import EstateJob
 from headgate.pipeline.catalogue_export import CatalogueExport, create_export, events_of
@@ -254,37 +254,151 @@ def test_the_namespace_can_be_configured(folder: Path, clock: FakeClock) -> None
     assert found == {"kafka://kafka.example.org:9092"}
 
 
-def test_an_event_that_was_refused_is_sent_again(folder: Path, clock: FakeClock) -> None:
-    received: list[Sent] = []
-    status = [500]
+class Catalogue:
+    """A catalogue over HTTP that answers each event with the status that `status_of` gives."""
 
-    class Catalogue(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if status[0] == 200:
-                received.append(json.loads(body))
-            self.send_response(status[0])
-            self.end_headers()
+    def __init__(self) -> None:
+        self.received: list[Sent] = []
+        self.requests = 0
+        self.status_of: Callable[[Sent], int] = lambda _: 200
+        catalogue = self
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                catalogue.requests += 1
+                status = catalogue.status_of(event)
+                if status == 200:
+                    catalogue.received.append(event)
+                self.send_response(status)
+                self.end_headers()
 
-    with HTTPServer(("127.0.0.1", 0), Catalogue) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        url = f"  type: http\n  url: http://127.0.0.1:{server.server_port}\n  retry:\n    total: 0\n"
-        export = create_export(configured(folder, url), clock)
-        try:
-            with pytest.raises(ClusterError, match="an OpenLineage event could not be sent"):
-                export.export("c1")
-            assert received == []
-            status[0] = 200
-            assert export.export("c1") == 4
-        finally:
-            export.close()
-            server.shutdown()
-            thread.join()
-    assert names(received) == NAMES
+            def log_message(self, *_: object) -> None:
+                """Print nothing."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def transport(self, user: str = "") -> str:
+        return f"  type: http\n  url: http://{user}127.0.0.1:{self.server.server_port}\n  retry:\n    total: 0\n"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def catalogue() -> Iterator[Catalogue]:
+    made = Catalogue()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def http_export(folder: Path, clock: FakeClock, catalogue: Catalogue) -> Iterator[CatalogueExport]:
+    made = create_export(configured(folder, catalogue.transport("ops:hunter2@")), clock)
+    yield made
+    made.close()
+
+
+def test_an_event_that_was_refused_is_sent_again(http_export: CatalogueExport, catalogue: Catalogue) -> None:
+    catalogue.status_of = lambda _: 500
+    with pytest.raises(ClusterError, match="an OpenLineage event could not be sent"):
+        http_export.export("c1")
+    catalogue.status_of = lambda _: 200
+    assert http_export.export("c1") == 4
+    assert names(catalogue.received) == NAMES
+
+
+def test_a_job_that_cannot_be_sent_holds_up_no_other(http_export: CatalogueExport, catalogue: Catalogue) -> None:
+    catalogue.status_of = lambda event: 500 if event["job"]["name"] == NAMES[0] else 200
+    with pytest.raises(ClusterError, match=f"jobs not sent: {NAMES[0]}$"):
+        http_export.export("c1")
+    assert names(catalogue.received) == NAMES[1:]
+    catalogue.status_of = lambda _: 200
+    assert http_export.export("c1") == 1
+
+
+def test_a_catalogue_that_refuses_the_events_of_jobs_gets_those_of_runs(
+    http_export: CatalogueExport, catalogue: Catalogue
+) -> None:
+    catalogue.status_of = lambda event: 200 if "run" in event else 422
+    assert http_export.export("c1") == 4
+    assert [event["job"]["name"] for event in catalogue.received] == NAMES
+    assert http_export.export("c1") == 0
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+def test_a_refusal_that_may_pass_is_tried_again(
+    status: int, http_export: CatalogueExport, catalogue: Catalogue
+) -> None:
+    catalogue.status_of = lambda event: 200 if "run" in event else status
+    with pytest.raises(ClusterError):
+        http_export.export("c1")
+
+
+def test_a_catalogue_that_is_away_is_asked_for_three_jobs_at_a_time(
+    http_export: CatalogueExport, catalogue: Catalogue
+) -> None:
+    catalogue.status_of = lambda _: 503
+    with pytest.raises(ClusterError, match=f"jobs not sent: {', '.join(NAMES[:3])} and 1 more$"):
+        http_export.export("c1")
+    assert catalogue.requests == 6
+
+
+def test_errors_do_not_show_credentials_of_the_address(http_export: CatalogueExport, catalogue: Catalogue) -> None:
+    catalogue.status_of = lambda _: 403
+    with pytest.raises(ClusterError, match="HTTPError: 403 Client Error: Forbidden for url: http://127") as failure:
+        http_export.export("c1")
+    assert "hunter2" not in str(failure.value)
+
+
+def test_a_stop_ends_the_export(http_export: CatalogueExport, catalogue: Catalogue) -> None:
+    stop = Event()
+
+    def stop_after_the_first(event: Sent) -> int:
+        if "run" in event:
+            stop.set()
+        return 200
+
+    catalogue.status_of = stop_after_the_first
+    assert http_export.export("c1", stop) == 1
+    assert http_export.export("c1") == 3, "the others come with the next export"
+
+
+def test_another_namespace_sends_all_jobs_again(folder: Path, export: CatalogueExport, clock: FakeClock) -> None:
+    assert export.export("c1") == 4
+    other = {"pipeline.openlineage_namespace": "kafka://kafka.example.org:9092"}
+    renamed = create_export(configured(folder, _to_file(folder), **other), clock)
+    assert renamed.export("c1") == 4
+    renamed.close()
+
+
+def test_events_that_one_of_several_transports_lost_are_sent_again(
+    folder: Path, clock: FakeClock, catalogue: Catalogue
+) -> None:
+    catalogue.status_of = lambda _: 500
+    both = {"file": {"type": "file", "log_file_path": str(folder / "events.jsonl"), "append": True}}
+    both["http"] = {"type": "http", "url": f"http://127.0.0.1:{catalogue.server.server_port}", "retry": {"total": 0}}
+    export = create_export(configured(folder, f"  type: composite\n  transports: {json.dumps(both)}\n"), clock)
+    with pytest.raises(ClusterError, match="could not be sent"):
+        export.export("c1")
+    export.close()
+
+
+def test_a_transport_that_cannot_say_what_was_sent_is_refused(folder: Path, clock: FakeClock) -> None:
+    parts = "[{type: console}, {type: async_http, url: 'http://127.0.0.1:1'}]"
+    for transport in ("  type: async_http\n  url: http://127.0.0.1:1\n", f"  type: composite\n  transports: {parts}\n"):
+        with pytest.raises(UsageError, match="the transport async_http does not say whether an event was sent"):
+            create_export(configured(folder, transport), clock)
+
+
+def test_a_folder_that_cannot_be_written_is_told(folder: Path, export: CatalogueExport) -> None:
+    (folder / "checkpoint").write_text("not a folder", "utf-8")
+    with pytest.raises(PlatformError, match=r"openlineage-sent\.json cannot be written"):
+        export.export("c1")
 
 
 def test_an_event_that_kafka_does_not_confirm_was_not_sent(folder: Path, clock: FakeClock) -> None:

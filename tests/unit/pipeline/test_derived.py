@@ -52,11 +52,12 @@ class FailingExporter:
 
     def __init__(self) -> None:
         self.problem: str | None = None
+        self.failure: type[Exception] = PlatformError
         self.clusters: list[str] = []
 
-    def export(self, cluster: str) -> int:
+    def export(self, cluster: str, stop: Event) -> int:  # noqa: ARG002
         if self.problem is not None:
-            raise PlatformError(self.problem)
+            raise self.failure(self.problem)
         self.clusters.append(cluster)
         return len(self.clusters)
 
@@ -487,6 +488,9 @@ def test_what_cannot_be_sent_to_a_catalogue_is_a_problem_until_it_was_sent(tmp_p
     assert not scene.run()
     assert scene.topics() == {name: ["a"] for name in RESULTS}, "tables do not wait for it"
     assert scene.log.health.problems() == {"openlineage": "openlineage: the catalogue is away"}
+    exporter.failure = RuntimeError
+    assert not scene.run()
+    assert scene.log.health.problems() == {"openlineage": "openlineage: RuntimeError: the catalogue is away"}
     exporter.problem = None
     assert scene.run()
     assert exporter.clusters == ["c"]

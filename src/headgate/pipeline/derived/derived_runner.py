@@ -33,7 +33,7 @@ _POLL_S = 1.0
 class Exporter(Protocol):
     """Sends what the derived tables say to other programs; without one, nothing is sent."""
 
-    def export(self, cluster: str) -> int: ...
+    def export(self, cluster: str, stop: Event) -> int: ...
 
 
 class DerivedTables:
@@ -84,7 +84,7 @@ class DerivedTables:
                         hurried.discard(one)
                         due[one] = again_at[one] = ended_at + AGAIN_S
             if not stop.is_set() and self._clock.monotonic() >= export_at:
-                self._try_to_export(cluster, run)
+                self._try_to_export(cluster, run, stop)
                 export_at = self._clock.monotonic() + EVERY_S
         self._log.end(run, "stopped")
 
@@ -102,7 +102,7 @@ class DerivedTables:
         run = self._log.begin(cluster, QUERY)
         went_well = [self._try_to_derive(one, run, stop) for one in self._derivations if not stop.is_set()]
         if not stop.is_set():
-            went_well.append(self._try_to_export(cluster, run))
+            went_well.append(self._try_to_export(cluster, run, stop))
         self._log.end(run, "done" if all(went_well) else "failed")
         return all(went_well)
 
@@ -125,8 +125,8 @@ class DerivedTables:
         subject = f"derived {derivation.name}"
         try:
             problems = self._derive_if_changed(derivation)
-        except HeadgateError as failure:
-            problems = [str(failure)]
+        except Exception as failure:  # noqa: BLE001 - the other derivations of this thread go on
+            problems = [_failure_text(failure)]
         if stop.is_set():
             return True
         self._log.health.clear_problem(subject)
@@ -136,13 +136,13 @@ class DerivedTables:
             self._log.add_problem(run, subject, f"{subject}: {text}", table=derivation.results[-1])
         return not problems
 
-    def _try_to_export(self, cluster: str, run: PipelineRun) -> bool:
+    def _try_to_export(self, cluster: str, run: PipelineRun, stop: Event) -> bool:
         if self._exporter is None:
             return True
         try:
-            sent = self._exporter.export(cluster)
-        except HeadgateError as failure:
-            self._log.add_problem(run, "openlineage", f"openlineage: {failure}")
+            sent = self._exporter.export(cluster, stop)
+        except Exception as failure:  # noqa: BLE001 - the derivations of this thread go on
+            self._log.add_problem(run, "openlineage", f"openlineage: {_failure_text(failure)}")
             return False
         self._log.health.clear_problem("openlineage")
         if sent:
@@ -190,3 +190,8 @@ class DerivedTables:
 
 def _ids(versions: Mapping[str, SourceVersion]) -> list[str]:
     return [one.id for one in versions.values()]
+
+
+def _failure_text(failure: Exception) -> str:
+    """What the log and `/readyz` say; of a defect also its kind."""
+    return str(failure) if isinstance(failure, HeadgateError) else f"{type(failure).__name__}: {failure}"
