@@ -14,12 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from headgate.base.clock import SystemClock
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import PlatformError
 from headgate.config import load
 from headgate.kafka.topics import TopicAdmin, list_topics, quiet
@@ -35,6 +41,7 @@ from headgate.wire.messages.data import ProducePartition, ProduceRequest, Produc
 from headgate.wire.messages.transactions import InitProducerIdRequest
 from headgate.wire.records import WireRecord
 from tests.pipeline.breaker_histories import Row, whole_row
+from tests.support.clock import FakeClock
 from tests.support.cluster import Cluster
 from tests.support.raw_client import RawClient
 from tests.support.record_batches import write_batch
@@ -69,6 +76,11 @@ class Incident:
         )
         for made in self.admin.create_topics([new]).values():
             made.result(30)
+
+    def set_retention(self, topic: str, retention_ms: int) -> None:
+        entry = ConfigEntry("retention.ms", str(retention_ms), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
 
     def topic_id(self, topic: str) -> str:
         return TopicAdmin(self.settings).ids([topic])[topic]
@@ -160,7 +172,7 @@ class Incident:
         }
         self.write("breaker_events", [row])
 
-    def run(self) -> bool:
+    def run(self, clock: Clock | None = None) -> bool:
         writers = TableWriters(self.root)
         overrides = {
             "upstream.bootstrap": [self.settings["bootstrap.servers"]],
@@ -172,8 +184,9 @@ class Incident:
             config=load(None, {}, overrides), session=self.spark, writers=writers, on_moment=self._kill_at_its_moment
         )
         try:
-            log = RunLog(writers, SystemClock(), PipelineHealth())
-            return DerivedTables((DEAD_LETTERS,), context, SystemClock(), log).run_once(self.cluster, Event())
+            now = SystemClock() if clock is None else clock
+            log = RunLog(writers, now, PipelineHealth())
+            return DerivedTables((DEAD_LETTERS,), context, now, log).run_once(self.cluster, Event())
         finally:
             writers.close()
 
@@ -323,6 +336,41 @@ def test_more_dead_letters_than_fit_into_memory_keep_their_episode_and_the_newes
     assert json.loads(found["evidence"])["dead_letters_left_out"] == SECONDS - 20
     assert found | {"evidence": ""} == whole | {"evidence": ""}
     assert {row["cluster"] for row in incident.letters().values()} == {whole["cluster"]}
+
+
+def test_expiry_of_old_dead_letters_is_brought_up_to_date_each_hour(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of an episode that is over for hours: its group is not triaged any more."""
+    incident = Incident(dict(cluster.client_config()), spark, tmp_path)
+    incident.begin = incident.now - 5 * HOUR_MS
+    incident.produce(incident.orders, [(b"k", b"v", [])] * 3)
+    topic_id = incident.topic_id(incident.orders)
+    incident.produce(incident.dlq, [(None, None, incident.letter(incident.orders, topic_id, one)) for one in range(3)])
+    incident.write_dispositions(failed=1, accepted=0)
+    assert incident.run()
+    before = incident.letters()
+    for topic in (incident.orders, incident.dlq):
+        incident.set_retention(topic, 14 * 24 * HOUR_MS)
+    for topic, first in ((incident.orders, 1), (incident.dlq, 1)):
+        place = TopicPartition(topic, 0, first)
+        incident.admin.delete_records([place])[place].result(30)
+
+    later = FakeClock(incident.now + HOUR_MS)
+    assert incident.run(later)
+
+    found = incident.letters()
+    assert [found[incident.orders, one]["source_state"] for one in range(3)] == ["expired", "found", "found"]
+    longer = 7 * 24 * HOUR_MS  # than the default of seven days
+    for one in (1, 2):
+        row, old = found[incident.orders, one], before[incident.orders, one]
+        assert row["source_expires_at"] == old["source_expires_at"] + longer
+        assert row["letter_expires_at"] == old["letter_expires_at"] + longer
+    assert found[incident.orders, 0]["letter_expires_at"] == later.now_ms, "it was deleted from its topic"
+    columns = ("cluster", "dead_lettered_at", "copies", "key_hash")
+    assert [[row[name] for name in columns] for row in found.values()] == [
+        [row[name] for name in columns] for row in before.values()
+    ]
 
 
 def test_what_is_left_of_the_record_is_told(triaged: Triaged) -> None:

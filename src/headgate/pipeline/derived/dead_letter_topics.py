@@ -14,7 +14,7 @@ from headgate.kafka.topics import TopicAdmin, TopicListing, client_settings, lis
 
 _TIMEOUT_S: Final = 10.0
 _CONFIGS: Final = ("retention.ms", "cleanup.policy")
-_LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
+LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,19 @@ class KnownTopic:
     def is_compacted(self) -> bool:
         return "compact" in self.configs.get("cleanup.policy", "delete")
 
-    def expires_at(self, written_at: int | None) -> int | None:
-        """When retention may delete a record of this time; None is never, or unknown."""
-        if written_at is None or "delete" not in self.configs.get("cleanup.policy", ""):
+    @property
+    def kept_ms(self) -> int | None:
+        """How long retention keeps a record; None is for ever, or unknown."""
+        if "delete" not in self.configs.get("cleanup.policy", ""):
             return None
         retention = self.configs.get("retention.ms", "-1")
         kept_ms = int(retention) if retention.lstrip("-").isdecimal() else -1
-        return None if kept_ms < 0 else min(written_at + kept_ms, _LAST_MS)
+        return None if kept_ms < 0 else min(kept_ms, LAST_MS)
+
+    def expires_at(self, written_at: int | None) -> int | None:
+        """When retention may delete a record of this time; None is never, or unknown."""
+        kept_ms = self.kept_ms
+        return None if written_at is None or kept_ms is None else min(written_at + kept_ms, LAST_MS)
 
 
 class TopicCatalog:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from headgate.dead_letters.model.clusters import Letter, LetterCluster, clusters_of, pauses_of
 from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts, Pause
 from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
+from headgate.pipeline.derived.dead_letter_expiry import REFRESHED_PARTS, outdated_letters
 from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_each, read_letters
 from headgate.pipeline.derived.dead_letter_sources import join_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
@@ -49,6 +50,8 @@ def _derive(run: DerivedRun) -> None:
     catalog = TopicCatalog(run.config)
     names = catalog.dead_letter_topics(_configured_topics(run))
     groups = _read_new_letters(run, catalog, names)
+    if run.made_in_hour_ms + HOUR_MS <= run.now_ms:
+        _refresh_expiry(run, catalog)
     _triage(run, catalog, groups)
     run.record()
 
@@ -149,6 +152,7 @@ def dead_letter_row(letter: Row, dlq: KnownTopic, cluster: str) -> Row:
         "partition": letter["partition"] if is_named else letter["dlq_partition"],
         "offset": letter["offset"] if is_named else letter["dlq_offset"],
         "dlq_topic_id": dlq.topic_id,
+        "dlq_at": letter["recorded_at"],
         "dead_lettered_at": at,
         "source_state": "unknown",
         "source_at": None,
@@ -179,6 +183,17 @@ def _key_of(row: Row) -> Row:
 def _key_schema() -> pa.Schema:
     columns = table_named(_LETTERS).columns
     return pa.schema([columns.field(name).remove_metadata() for name in _KEY])
+
+
+def _refresh_expiry(run: DerivedRun, catalog: TopicCatalog) -> None:
+    """Only rows that differ are written, so that a part is followed by others."""
+    for _ in range(REFRESHED_PARTS):
+        stored = run.stored(_LETTERS).where(sf.col("cluster_id") == catalog.listing.cluster)
+        part = outdated_letters(run.session, stored, catalog, run.now_ms).limit(PART_LETTERS).toArrow()
+        if part.num_rows:
+            run.replace(_LETTERS, part, within=part.select(_KEY).cast(_key_schema()), is_last=False)
+        if part.num_rows < PART_LETTERS:
+            return
 
 
 # --- triage -----------------------------------------------------------------------------------------------------------

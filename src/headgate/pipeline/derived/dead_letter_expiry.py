@@ -1,0 +1,98 @@
+"""Brings up to date, once an hour, until when records of dead letters can be had: retention and first offsets change.
+
+Nothing is read from the topics. Only rows that differ are written, and a bounded number of them: a changed retention
+reaches the rest of very many dead letters in the next hours.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from headgate.pipeline.derived.dead_letter_topics import LAST_MS, KnownTopic, TopicCatalog
+
+# Parts of dead letters that are written in an hour at most.
+REFRESHED_PARTS: Final = 4
+_MAY_END: Final = ("found", "unknown", "unreadable")
+_TOPICS: Final = pa.schema(
+    [
+        pa.field("name", pa.string()),
+        pa.field("is_there", pa.bool_()),
+        pa.field("id", pa.string()),
+        pa.field("kept_ms", pa.int64()),
+    ]
+)
+_FIRSTS: Final = pa.schema(
+    [pa.field("name", pa.string()), pa.field("number", pa.int32()), pa.field("first", pa.int64())]
+)
+
+
+def outdated_letters(session: SparkSession, letters: DataFrame, catalog: TopicCatalog, now_ms: int) -> DataFrame:
+    """The dead letters whose source, or whose time of expiry, is no longer what their row says, with what is true now.
+
+    What is not known of a topic that may not be described, or whose leaders are away, stays as it is.
+    """
+    names = letters.select(sf.explode(sf.array("topic", "dlq_topic")).alias("name")).distinct().toArrow()
+    asked = sorted(name for name in names["name"].to_pylist() if name is not None)
+    known = catalog.topics(asked)
+    places = _places(session, asked, known, catalog)
+    joined = letters
+    for side, topic, partition in (("source", "topic", "partition"), ("dlq", "dlq_topic", "dlq_partition")):
+        of_topic, of_partition = (one.toDF(*(f"{side}_{name}" for name in one.columns)) for one in places)
+        has_place = (sf.col(f"{side}_first_name") == sf.col(topic)) & (sf.col(f"{side}_number") == sf.col(partition))
+        of_partition = of_partition.withColumnRenamed(f"{side}_name", f"{side}_first_name")
+        joined = joined.join(sf.broadcast(of_topic), sf.col(f"{side}_name") == sf.col(topic), "left")
+        joined = joined.join(sf.broadcast(of_partition), has_place, "left")
+    is_of_now = (sf.col("topic_id") == "") | (sf.col("topic_id") == sf.col("source_id"))
+    state = (
+        sf.when(~sf.col("source_state").isin(*_MAY_END), sf.col("source_state"))
+        .when(~sf.col("source_is_there"), "expired")
+        .when(~is_of_now, "recreated")
+        .when(sf.col("offset") < sf.col("source_first"), "expired")
+        .otherwise(sf.col("source_state"))
+    )
+    is_found = (sf.col("source_state") == "found") & sf.col("source_id").isNotNull() & is_of_now
+    source_ends = sf.when(is_found, _end("source_at", "source_kept_ms")).otherwise(sf.col("source_expires_at"))
+    is_deleted = (
+        ~sf.col("dlq_is_there")
+        | (sf.col("dlq_topic_id") != sf.col("dlq_id"))
+        | (sf.col("dlq_offset") < sf.col("dlq_first"))
+    )
+    letter_ends = (
+        sf.when(is_deleted, sf.least(sf.col("letter_expires_at"), sf.lit(now_ms)))
+        .when(sf.col("dlq_id").isNotNull() & sf.col("dlq_at").isNotNull(), _end("dlq_at", "dlq_kept_ms"))
+        .otherwise(sf.col("letter_expires_at"))
+    )
+    true_now = {"source_state": state, "source_expires_at": source_ends, "letter_expires_at": letter_ends}
+    made = joined.select("*", *(column.alias(f"now_{name}") for name, column in true_now.items()))
+    is_same = [sf.col(name).eqNullSafe(sf.col(f"now_{name}")) for name in true_now]
+    differs = ~(is_same[0] & is_same[1] & is_same[2])
+    columns = [sf.col(f"now_{name}").alias(name) if name in true_now else sf.col(name) for name in letters.columns]
+    return made.where(differs).select(*columns)
+
+
+def _places(
+    session: SparkSession, names: Sequence[str], known: dict[str, KnownTopic], catalog: TopicCatalog
+) -> tuple[DataFrame, DataFrame]:
+    """What is known of the topics, and the first offsets of their partitions; nothing of those that are hidden."""
+    topics = [
+        {"name": name, "is_there": True, "id": known[name].topic_id, "kept_ms": known[name].kept_ms} for name in known
+    ]
+    topics += [{"name": name, "is_there": False} for name in names if name not in catalog.listing.topics]
+    firsts = [
+        {"name": name, "number": number, "first": first}
+        for name, topic in known.items()
+        for number, (first, _) in topic.bounds.items()
+    ]
+    return (
+        session.createDataFrame(pa.Table.from_pylist(topics, _TOPICS)),
+        session.createDataFrame(pa.Table.from_pylist(firsts, _FIRSTS)),
+    )
+
+
+def _end(written_at: str, kept_ms: str) -> Column:
+    """As `KnownTopic.expires_at`."""
+    end = sf.least(sf.col(written_at), sf.lit(LAST_MS)) + sf.col(kept_ms)
+    return sf.when(sf.col(written_at).isNotNull() & sf.col(kept_ms).isNotNull(), sf.least(end, sf.lit(LAST_MS)))
