@@ -11,7 +11,7 @@ from bench.processes import BenchError, Child, cpu_seconds
 from bench.scenarios import Scenario
 from headgate.embedded.java import class_path, find_java
 
-_LIMIT_S = 60.0
+_LIMIT_S = 180.0
 _MIB = 1 << 20
 _SENT = re.compile(r"^(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec", re.MULTILINE)
 _FETCH_MS = 7  # fields of the consumer's line
