@@ -132,7 +132,7 @@ def size(number: int) -> str:
         f"{size(classic_interceptor.MAX_HELD_BYTES)} of a worker's classic groups",
         f"{group_members.MAX_MEMBERS:,} members and {topology_mismatches.MAX_LISTED} names in an event",
         f"{dead_letter_reports._MAX_LOGGED} partitions a second; names are escaped",
-        f"{connect_recorder._MOST_PENDING:,} uses wait",
+        f"{connect_recorder._MOST_PENDING:,} uses wait for each",
         f"`share_groups.hold_max_ms` ({Config().share_groups.hold_max_ms} ms) for the first",
         f"its lanes alone: {transfer.WRITE_S:g} s once, then one dead letter of each of {mover._TOPIC_PROBES} lanes",
         f"lanes at a time; {mover._MAX_PROBES} in all",

@@ -240,7 +240,9 @@ async def test_a_push_that_is_too_large_leaves_what_is_stored_while_a_new_member
         await it.join("a")
         assert await it.pushes(pushed("a")) == 0
         assert await it.join("b", process="b")
+        written = len(it.epochs.written)
         assert await it.pushes(pushed("a", nodes=10_000)) == UPDATE_FAILED
+        assert len(it.epochs.written) == written
         assert it.service.groups.state("g").pending is None
         assert await it.status(members=("a", "b")) == AVAILABLE
         # The new member confirms what is stored.
