@@ -119,7 +119,8 @@ export function Command({ text }: { text: string }) {
   const [copied, setCopied] = useState(false);
   return (
     <div className="command">
-      <code tabIndex={0}>{text}</code>
+      {/* A line ends between arguments only: the hyphens of an option would end one too. */}
+      <code tabIndex={0}>{text.split(/([ \n])/).map((part, place) => (part === " " || part === "\n" ? part : <span key={place}>{part}</span>))}</code>
       <button
         type="button"
         onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}

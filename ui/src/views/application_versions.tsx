@@ -6,7 +6,7 @@ import { GraphPicture } from "../map/topology_picture";
 import { count, exact, printable } from "../model/format";
 import { describedBy, shortVersion, topologyGraph } from "../model/topology";
 import { diffLines, MARK_SIGNS, markedGraph } from "../model/topology_marks";
-import { Link, Name, State, Time } from "../shell/parts";
+import { Link, Name, Notice, State, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { go } from "../shell/router";
 
@@ -24,46 +24,60 @@ export function VersionList({ path, inCluster, query, linkTo, compareTo }: Versi
     <Resource of={found} what="versions">
       {(data) => (
         <>
-          <section className="panel scroll" tabIndex={0} aria-label="Versions">
-            <table>
-              <thead>
-                <tr>
-                  <th>Version</th>
-                  <th>Since</th>
-                  <th>Until</th>
-                  <th className="narrow-hide">Described by</th>
-                  <th className="number">Nodes</th>
-                  <th className="number narrow-hide">Sub-topologies</th>
-                </tr>
-              </thead>
-              <tbody>
-                {data.versions.map((one) => (
-                  <tr key={`${one.version} ${one.provenance}`}>
-                    <td>
-                      <Link to={linkTo(one.version)}>
-                        <code title={one.version}>{shortVersion(one.version)}</code>
-                      </Link>{" "}
-                      {one.partial ? <span className="tag">partial</span> : null}
-                    </td>
-                    <td>
-                      <Time at={one.at} />
-                    </td>
-                    <td>{one.current ? <span className="tag">current</span> : <Time at={one.ended_at} />}</td>
-                    <td className="narrow-hide">
-                      {describedBy(one.provenance)} {one.member === null ? null : <Name of={one.member} />}
-                    </td>
-                    <td className="number">{count(one.nodes)}</td>
-                    <td className="number narrow-hide">{count(one.subtopologies)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-            {data.truncated ? <p className="body muted">Only the latest {count(data.versions.length)} are listed.</p> : null}
-          </section>
+          {data.versions.length === 0 ? <NoVersions /> : <VersionTable found={data} linkTo={linkTo} />}
           {data.versions.length > 1 ? <Difference path={path} inCluster={inCluster} versions={data.versions} query={query} compareTo={compareTo} /> : null}
         </>
       )}
     </Resource>
+  );
+}
+
+function NoVersions() {
+  return (
+    <Notice state="unknown" title="No version is known">
+      <p>A version appears when the application describes itself, or when a text is published for it.</p>
+    </Notice>
+  );
+}
+
+function VersionTable({ found, linkTo }: { found: Versions; linkTo: VersionsProps["linkTo"] }) {
+  return (
+    <section className="panel scroll" tabIndex={0} aria-label="Versions">
+      <table>
+        <thead>
+          <tr>
+            <th>Version</th>
+            <th>Since</th>
+            <th>Until</th>
+            <th className="narrow-hide">Described by</th>
+            <th className="number">Nodes</th>
+            <th className="number narrow-hide">Sub-topologies</th>
+          </tr>
+        </thead>
+        <tbody>
+          {found.versions.map((one) => (
+            <tr key={`${one.version} ${one.provenance}`}>
+              <td>
+                <Link to={linkTo(one.version)}>
+                  <code title={one.version}>{shortVersion(one.version)}</code>
+                </Link>{" "}
+                {one.partial ? <span className="tag">partial</span> : null}
+              </td>
+              <td>
+                <Time at={one.at} />
+              </td>
+              <td>{one.current ? <span className="tag">current</span> : <Time at={one.ended_at} />}</td>
+              <td className="narrow-hide">
+                {describedBy(one.provenance)} {one.member === null ? null : <Name of={one.member} />}
+              </td>
+              <td className="number">{count(one.nodes)}</td>
+              <td className="number narrow-hide">{count(one.subtopologies)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {found.truncated ? <p className="body muted">Only the latest {count(found.versions.length)} are listed.</p> : null}
+    </section>
   );
 }
 

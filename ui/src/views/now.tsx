@@ -145,7 +145,7 @@ function Before({ causes, leftOut }: { causes: Cause[]; leftOut: number }) {
       <ul>
         {causes.map((cause, place) => (
           <li key={`${cause.what} ${cause.subject ?? ""} ${cause.at} ${place}`}>
-            <ThingLink kind={linkKind(cause.subject_kind)} name={cause.subject} /> <Change event={cause.what} kind={cause.subject_kind} subject={cause.subject} detail={cause.detail} between=": " />
+            <ThingLink kind={linkKind(cause.subject_kind)} name={cause.subject} /> <Change event={cause.what} kind={cause.subject_kind} subject={cause.subject} detail={cause.detail} isLikely={cause.likelihood === "high"} between=": " />
             {cause.topic === null ? null : (
               <>
                 {" "}
@@ -154,7 +154,6 @@ function Before({ causes, leftOut }: { causes: Cause[]; leftOut: number }) {
             )}
             {", "}
             <Time at={cause.at} />
-            {cause.likelihood === "high" ? <span className="tag after">likely cause</span> : null}
           </li>
         ))}
         {leftOut === 0 ? null : <li>and {count(leftOut)} more</li>}
@@ -163,13 +162,24 @@ function Before({ causes, leftOut }: { causes: Cause[]; leftOut: number }) {
   );
 }
 
+interface ChangeProps {
+  event: string;
+  kind: string;
+  subject: string | null;
+  detail: unknown;
+  /** Between what happened and what it was. */
+  between: string;
+  isLikely?: boolean;
+}
+
 /** What happened, and what it was. Two versions of a topology are side by side in the view of the application. */
-function Change({ event, kind, subject, detail, between }: { event: string; kind: string; subject: string | null; detail: unknown; between: string }) {
+function Change({ event, kind, subject, detail, between, isLikely = false }: ChangeProps) {
   const text = detailText(event, detail);
   const hasVersions = event === "topology_changed" && kind === "application" && subject !== null;
   return (
     <>
       <span className="what">{hasVersions ? <Link to={thingPath("apps", null, subject, { tab: "versions" })}>{words(event)}</Link> : words(event)}</span>
+      {isLikely ? <span className="tag after">likely cause</span> : null}
       {text === "" ? null : (
         <span className="muted">
           {between}
