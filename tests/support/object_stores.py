@@ -61,13 +61,14 @@ class ObjectStoreServer:
 
 
 class IgnoringConditions:
-    """A store that ignores If-None-Match and If-Match, as some do."""
+    """A store that ignores these conditions of a request, as some do."""
 
-    def __init__(self, store: Application) -> None:
+    def __init__(self, store: Application, *conditions: str) -> None:
         self._store = store
+        self._ignored = [f"HTTP_{name.upper().replace('-', '_')}" for name in conditions]
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        for name in ("HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"):
+        for name in self._ignored:
             environ.pop(name, None)
         return self._store(environ, start_response)
 

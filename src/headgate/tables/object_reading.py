@@ -23,14 +23,17 @@ _BLOCK: Final = 1024 * 1024
 KEPT_BYTES: Final = 32 * 1024 * 1024
 _MOST_SIZES: Final = 100_000
 _AT_ONCE: Final = 8
-_MOST_AHEAD: Final = 64
+MOST_AHEAD: Final = 64
 
 
 class ObjectFiles:
     """Ranges of the objects of one store, of any of its buckets. Thread-safe."""
 
-    def __init__(self, options: tuple[tuple[str, str], ...], *, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(
+        self, options: tuple[tuple[str, str], ...], *, kept_bytes: int = KEPT_BYTES, most_ahead: int = MOST_AHEAD
+    ) -> None:
         self._options = options
+        self._most_ahead = most_ahead
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
         self._sizes: OrderedDict[str, int] = OrderedDict()
@@ -49,7 +52,11 @@ class ObjectFiles:
     def read_ahead(self, path: str) -> None:
         """Fetch the end of a file that will be read; its error is raised by what reads it."""
         with self._lock:
-            if path not in self._sizes and path not in self._ahead and len(self._ahead) < _MOST_AHEAD:
+            if path in self._sizes or path in self._ahead:
+                return
+            if len(self._ahead) >= self._most_ahead:  # also those of queries that ended before they read them
+                self._ahead = {name: fetched for name, fetched in self._ahead.items() if not fetched.done()}
+            if len(self._ahead) < self._most_ahead:
                 self._ahead[path] = self._pool.submit(self._read_tail, path)
 
     def read(self, path: str, start: int, end: int) -> bytes:

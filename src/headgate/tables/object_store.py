@@ -1,8 +1,8 @@
 """Objects of an S3-compatible store: read, write, list, and create only what is absent.
 
 Errors are a `PlatformError` without credentials, but for an absent object, which is a `FileNotFoundError` like an
-absent file. A store counts as fit for tables only when it refuses to create an object that exists: without that, two
-writers of a table overwrite each other's commits.
+absent file. A store counts as fit for tables only when it refuses to create an object that exists, and to replace one
+that has changed: without that, two writers of a table overwrite each other's commits, or two pipelines have one lock.
 """
 
 import uuid
@@ -205,13 +205,19 @@ _known_to_refuse: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
 
 
 def check_conditional_writes(location: ObjectLocation) -> None:
-    """`UsageError` unless the store refuses to create an object that exists; tried once in a process."""
+    """`UsageError` unless the store refuses to create an object that exists, and to replace one by an older ETag.
+
+    Tried once in a process.
+    """
     store = (location.bucket, location.options)
     if store in _known_to_refuse:
         return
     probe = location / f"headgate-probe-{uuid.uuid4().hex}"
     try:
         created, again = create_object(probe, b"first"), create_object(probe, b"second")
+        current = put_object(probe, b"third")
+        replaced_old = created is not None and replace_object(probe, b"fourth", created) is not None
+        replaced = not replaced_old and replace_object(probe, b"fifth", current) is not None
     finally:
         with suppress(PlatformError):  # the error of the creation says more
             delete_objects(probe, [probe.key])
@@ -219,5 +225,10 @@ def check_conditional_writes(location: ObjectLocation) -> None:
         raise UsageError(
             f"{location}: the object store does not honour If-None-Match, so two writers of a table would overwrite "
             "each other's commits: use one that has conditional writes"
+        )
+    if replaced_old or not replaced:
+        raise UsageError(
+            f"{location}: the object store does not honour If-Match, so two pipelines could hold the lock of one "
+            "checkpoint: use one that has conditional writes"
         )
     _known_to_refuse.add(store)

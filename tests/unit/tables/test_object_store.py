@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -57,11 +58,19 @@ def test_an_object_is_created_once_and_replaced_only_as_it_is_known(location: Ob
 
 
 @pytest.mark.usefixtures("_not_probed")
-def test_a_store_without_conditional_writes_is_refused() -> None:
-    """Two writers of a table would overwrite each other's commits there."""
-    with moto_server(IgnoringConditions) as server:
+@pytest.mark.parametrize(
+    ("ignored", "problem"),
+    [
+        (("If-None-Match", "If-Match"), "If-None-Match, so two writers of a table would overwrite"),
+        (("If-None-Match",), "If-None-Match, so two writers of a table would overwrite"),
+        (("If-Match",), "If-Match, so two pipelines could hold the lock"),
+    ],
+)
+def test_a_store_without_conditional_writes_is_refused(ignored: tuple[str, ...], problem: str) -> None:
+    """Two writers of a table would overwrite each other's commits there, or two pipelines run at once."""
+    with moto_server(lambda store: IgnoringConditions(store, *ignored)) as server:
         location = server.new_location()
-        with pytest.raises(UsageError, match=r"s3://lake/.*does not honour If-None-Match"):
+        with pytest.raises(UsageError, match=rf"s3://lake/.*does not honour {problem}"):
             TableWriter(location, THINGS).upsert(batch([thing()]), query="q", batch=0)
         assert names_in(location) == []
 
@@ -122,3 +131,19 @@ def test_a_store_that_cannot_be_reached_is_said_plainly_and_without_secrets(
     with pytest.raises(PlatformError, match=r"s3://no-such-bucket/.*there is no bucket no-such-bucket") as failed:
         TableWriter(no_bucket, THINGS).create()
     assert SECRET not in str(failed.value)
+
+
+def test_files_that_no_query_read_do_not_keep_others_from_being_fetched_ahead(location: ObjectLocation) -> None:
+    files = ObjectFiles(location.options, most_ahead=2)
+    for name in "abc":
+        put_object(location / name, b"content")
+    paths = [str(location / name).removeprefix("s3://") for name in "abc"]
+    for path in paths[:2]:
+        files.read_ahead(path)
+    deadline = time.monotonic() + 20
+    while len(files._sizes) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    while "c" not in {path[-1] for path in files._ahead} and time.monotonic() < deadline:
+        files.read_ahead(paths[2])
+    assert set(files._ahead) == {paths[2]}
+    assert files.size(paths[2]) == 7
