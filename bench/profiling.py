@@ -1,9 +1,11 @@
 """`python -m bench.profiling`: where a worker's CPU goes, plaintext and TLS, into `bench/PROFILE.md`.
 
 Runs Headgate alone under each load while py-spy samples its busiest process from outside, and prints for each the
-split into user and system time and the functions in which samples ended. py-spy is no dependency of the project:
-put it on PATH (`pip install py-spy` into any environment). Nothing here is a measurement: sampling costs time. Sections
-of the page that are written by hand stay; a run that is narrowed to scenarios or a stage is only printed.
+split into user and system time and the functions in which samples ended. py-spy also samples threads that wait: what
+the samples of a thread stand for is cut down to the CPU time that the kernel counts for it, first where its event loop
+waits. py-spy is no dependency of the project: put it on PATH (`pip install py-spy` into any environment). Nothing here
+is a measurement: sampling costs time. Sections of the page that are written by hand stay; a run that is narrowed to
+scenarios or a stage is only printed.
 """
 
 import argparse
@@ -12,8 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bench import certificates, machine
@@ -30,6 +33,8 @@ PAGE = Path(__file__).with_name("PROFILE.md")
 _SECONDS = 6.0
 _SAMPLES_A_SECOND = 250
 _SHOWN = 14
+_LOOP = "Runner.run "  # of asyncio: the event loop itself, which py-spy cannot look into
+_THREAD = re.compile(r"thread \((\d+)\)")
 _LINE = re.compile(r":\d+\)$")  # of `function (file.py:12)`
 _LOADS = [one.name for one in SCENARIOS if one.unit is not Unit.MEMORY and not one.uses_java_tool]
 
@@ -93,10 +98,11 @@ def _profile(scenario: Scenario, gateway: Headgate, measuring: Measuring, sample
     pids = gateway.pids()
     measuring.figures(scenario, gateway)  # warm, and it shows which process works
     busiest = max(pids, key=lambda pid: sum(times(pid)))
-    before, stacks = times(busiest), folder / "stacks"
+    before, stacks, cpu_before = times(busiest), folder / "stacks", _thread_cpu(busiest)
     sampling = subprocess.Popen(
         [
-            *(sampler, "record", "--nonblocking", "--pid", str(busiest), "--duration", f"{_SECONDS:.0f}"),
+            *(sampler, "record", "--nonblocking", "--threads"),
+            *("--pid", str(busiest), "--duration", f"{_SECONDS:.0f}"),
             *("--rate", str(_SAMPLES_A_SECOND), "--format", "raw", "--output", str(stacks)),
         ],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -107,6 +113,7 @@ def _profile(scenario: Scenario, gateway: Headgate, measuring: Measuring, sample
     finally:
         sampling.kill()
         sampling.wait()
+    cpu = {thread: seconds - cpu_before.get(thread, 0.0) for thread, seconds in _thread_cpu(busiest).items()}
     user, system = (after - start for after, start in zip(times(busiest), before, strict=True))
     if sampling.returncode != 0:
         raise BenchError(f"py-spy failed: {said[-300:]}")
@@ -115,24 +122,64 @@ def _profile(scenario: Scenario, gateway: Headgate, measuring: Measuring, sample
         f"{figures['calls'] / figures['seconds']:,.0f} calls/s while sampled; user {user / (user + system):.0%},"
         f" system {system / (user + system):.0%} of the worker's CPU\n"
     )
-    yield from _functions(stacks)
+    yield from _functions(stacks.read_text(encoding="utf-8"), cpu)
 
 
-def _functions(stacks: Path) -> Iterator[str]:
-    """Where samples ended, and where they ended or passed through, as shares of all samples."""
-    ended: Counter[str] = Counter()
-    passed: Counter[str] = Counter()
-    for line in stacks.read_text(encoding="utf-8").splitlines():
-        stack, _, count = line.rpartition(" ")
-        frames = [_LINE.sub(")", frame) for frame in stack.split(";")]
-        ended[frames[-1]] += int(count)
-        passed.update(dict.fromkeys(frames, int(count)))
-    total = max(1, ended.total())
-    yield "| function | samples that ended in it | or passed through |"
+def _thread_cpu(pid: int) -> dict[int, float]:
+    """The CPU seconds of each thread."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError):  # it has ended
+            found[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
+    return found
+
+
+def _functions(stacks: str, cpu: Mapping[int, float]) -> Iterator[str]:
+    """Where CPU time was spent, and in what was called from there, as shares of all CPU time."""
+    ended, passed = cpu_by_function(stacks, cpu, _SAMPLES_A_SECOND)
+    total = max(1e-9, sum(ended.values()))
+    yield "| function | CPU in it | or in what it called |"
     yield "|---|---|---|"
-    for frame, samples in ended.most_common(_SHOWN):
-        name = "uvloop itself (epoll and callbacks)" if frame.startswith("Runner.run ") else f"`{frame}`"
-        yield f"| {name} | {samples / total:.0%} | {passed[frame] / total:.0%} |"
+    for frame, seconds in sorted(ended.items(), key=lambda item: -item[1])[:_SHOWN]:
+        name = "uvloop itself (epoll and callbacks)" if frame.startswith(_LOOP) else f"`{frame}`"
+        name = "threads outside of Python (librdkafka)" if frame == OUTSIDE else name
+        yield f"| {name} | {seconds / total:.0%} | {passed[frame] / total:.0%} |"
+
+
+OUTSIDE = "outside"
+
+
+def cpu_by_function(stacks: str, cpu: Mapping[int, float], rate: float) -> tuple[dict[str, float], dict[str, float]]:
+    """CPU seconds that ended in each function, and that passed through it, by py-spy's raw samples of threads.
+
+    A sample stands for 1 / `rate` seconds, of a function or of waiting; together those of a thread stand for no more
+    than its CPU seconds.
+    """
+    samples: list[tuple[int, list[str], float]] = []
+    ended_in: dict[int, Counter[str]] = defaultdict(Counter)
+    for line in stacks.splitlines():
+        stack, _, count = line.rpartition(" ")
+        name, *frames = [_LINE.sub(")", frame) for frame in stack.split(";")]
+        if frames and (number := _THREAD.match(name)) is not None:
+            samples.append((int(number[1]), frames, int(count) / rate))
+            ended_in[int(number[1])][frames[-1]] += int(count)
+    weights: dict[tuple[int, str], float] = {}
+    for thread, counts in ended_in.items():
+        in_loop = sum(count for frame, count in counts.items() if frame.startswith(_LOOP)) / rate
+        elsewhere = counts.total() / rate - in_loop
+        left = max(0.0, cpu.get(thread, 0.0) - elsewhere)
+        for frame in counts:
+            is_loop = frame.startswith(_LOOP)
+            weights[thread, frame] = min(1.0, left / in_loop) if is_loop else min(1.0, cpu.get(thread, 0.0) / elsewhere)
+    ended: dict[str, float] = defaultdict(float)
+    passed: dict[str, float] = defaultdict(float)
+    for thread, frames, seconds in samples:
+        spent = seconds * weights[thread, frames[-1]]
+        ended[frames[-1]] += spent
+        for frame in set(frames):
+            passed[frame] += spent
+    ended[OUTSIDE] = passed[OUTSIDE] = sum(seconds for thread, seconds in cpu.items() if thread not in ended_in)
+    return ended, passed
 
 
 if __name__ == "__main__":
