@@ -146,10 +146,11 @@ def actions(rows: list[Mapping[str, Any]]) -> dict[int, str]:
 def test_an_incident_is_planned_replayed_and_audited_and_what_fails_again_is_parked(
     incident: Incident, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    #               0: later a processed; 1, 3: both dead; 4: no key; 5: its source is gone
-    incident.write("abab.xc")
+    #               0: later a processed; 1, 3: both dead; 4: no key; 5, 7: their source is gone
+    incident.write("abab.xcy")
     incident.fail(0, 1, 3, 4)
     incident.fail(5, source_state="expired")
+    incident.fail(7, source_state="compacted")
     incident.fail(6, withdrawn=True)
     incident.read_by(("share_group", GROUP), ("streams", "totals"))
     incident.read_by(("connector", "alarms"), topic=incident.parked)
@@ -157,16 +158,20 @@ def test_an_incident_is_planned_replayed_and_audited_and_what_fails_again_is_par
         incident.plan()
     assert "alarms" not in str(refused.value), "nothing is parked"
     plan = incident.plan(fanout=True, topics=("orders-*",))
-    assert actions(incident.rows(plan)) == {0: "superseded", 1: "replay", 3: "replay", 4: "replay", 5: "expired"}
+    assert actions(incident.rows(plan)) == {
+        0: "superseded",
+        **dict.fromkeys((1, 3, 4), "replay"),
+        **dict.fromkeys((5, 7), "expired"),
+    }
     assert [row["offset"] for row in incident.rows(plan)] == sorted(row["offset"] for row in incident.rows(plan))
-    assert (plan.records, plan.superseded, plan.expired) == (3, 1, 1)
+    assert (plan.records, plan.superseded, plan.expired) == (3, 1, 2)
     assert plan.reasons == {"Offset rejected by client.": 3}
     assert plan.readers == ("streams totals",)
 
     command = ["dlq", "replay", plan.plan, "--config", str(incident.file), "--bootstrap-server", cluster.bootstrap]
     assert main([*command, "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["written"] == 3
-    assert incident.admin.bounds(incident.orders, [0], timeout_s=60)[0] == (0, 7)
+    assert incident.admin.bounds(incident.orders, [0], timeout_s=60)[0] == (0, 8)
     assert main([*command, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["state"], document["written"], document["skipped"]) == ("DONE", 3, 0)
@@ -174,20 +179,20 @@ def test_an_incident_is_planned_replayed_and_audited_and_what_fails_again_is_par
     assert main([*audit, "--json"]) == 0
     trail = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["offset"], row["outcome"], row["target_offset"]) for row in trail] == [
-        (1, "replayed", 7),
-        (3, "replayed", 8),
-        (4, "replayed", 9),
+        (1, "replayed", 8),
+        (3, "replayed", 9),
+        (4, "replayed", 10),
     ]
     assert {row["by"] for row in trail} == {"User:ANONYMOUS"}
 
     # The copy of offset 3 fails again, and may not be replayed a second time.
-    incident.fail(8)
+    incident.fail(9)
     again = incident.plan(fanout=True, superseded=True)
     assert actions(incident.rows(again)) == {
         **dict.fromkeys((1, 3, 4), "already_replayed"),
         0: "replay",
-        5: "expired",
-        8: "over_max_replays",
+        **dict.fromkeys((5, 7), "expired"),
+        9: "over_max_replays",
     }
     assert (again.records, again.parked, again.already_replayed) == (1, 1, 3)
     assert [row["target_topic"] for row in incident.rows(again) if row["action"] == "park"] == [incident.parked]

@@ -7,12 +7,21 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from tests.support.cluster import Cluster
 
 _DEADLINE_S = 60.0
+_SEGMENT_MS = 100
 
 
 def create_topics(cluster: Cluster, topics: Iterable[str], *, partitions: int = 1, replication: int = 1) -> None:
@@ -71,3 +80,33 @@ def committed_records(settings: Mapping[str, Any], topic: str) -> list[Message]:
             raise AssertionError(error)
     consumer.close()
     return sorted(found, key=lambda one: (one.partition() or 0, one.offset() or 0))
+
+
+def make_compacted_topic(settings: Mapping[str, Any], topic: str) -> None:
+    """A topic from which compaction has really removed the record at offset 0: the one at 1 has its key.
+
+    Brokers look for work every 15 s; here it is ten times a second, from now on. A segment that is written is never
+    compacted, so a third record begins the next one.
+    """
+    admin = AdminClient(dict(settings))
+    brokers = [ConfigResource(ResourceType.BROKER, str(node)) for node in admin.list_topics().brokers]
+    for broker in brokers:
+        broker.add_incremental_config(
+            ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=AlterConfigOpType.SET)
+        )
+    configs = {"cleanup.policy": "compact", "segment.ms": str(_SEGMENT_MS), "min.cleanable.dirty.ratio": "0.001"}
+    made = NewTopic(topic, 1, 1, config=configs)
+    for done in (*admin.incremental_alter_configs(brokers).values(), *admin.create_topics([made]).values()):
+        done.result(_DEADLINE_S)
+    now_ms = time.time_ns() // 1_000_000
+    producer = Producer({**settings, "acks": "all"})
+    for number, key in enumerate((b"k", b"k", b"other")):
+        # The broker compares timestamps of records, so nobody has to wait for the segment to become old.
+        producer.produce(
+            topic, key=key, value=b"%d" % number, partition=0, timestamp=now_ms + number * 10 * _SEGMENT_MS
+        )
+        assert producer.flush(_DEADLINE_S) == 0
+    until = time.monotonic() + _DEADLINE_S
+    while [one.offset() for one in committed_records(settings, topic)][:1] != [1]:
+        assert time.monotonic() < until, f"{topic} is not compacted"
+        time.sleep(0.1)

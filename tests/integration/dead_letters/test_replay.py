@@ -30,7 +30,7 @@ from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition, TableReader
 from tests.integration.dead_letters.replays import DEADLINE_S, Scene, new_replayer
 from tests.support.cluster import Cluster
-from tests.support.topics import create_topics
+from tests.support.topics import create_topics, make_compacted_topic
 
 SLOW = ReplayOptions(by="User:ops", rate=500)  # transactions of 100 records, and after a stall of 500 at most
 
@@ -297,7 +297,7 @@ def test_an_expired_source_is_replaced_by_the_copy_and_a_forged_copy_is_skipped(
 
 
 def test_a_later_record_is_never_taken_for_a_missing_one(fresh: Scene) -> None:
-    """Compaction leaves gaps; an aborted transaction leaves the same, at once."""
+    """Of an aborted transaction, and of one that was compacted away."""
     producer = Producer({**fresh.settings, "transactional.id": uuid.uuid4().hex})
     producer.init_transactions(DEADLINE_S)
     producer.begin_transaction()
@@ -309,6 +309,14 @@ def test_a_later_record_is_never_taken_for_a_missing_one(fresh: Scene) -> None:
     result = fresh.replayer(fresh.plan(records)).run(records)
     assert (result.written, result.reasons) == (1, {"source_missing": 1})
     assert fresh.values(fresh.target) == [b"next"]
+
+    compacted = f"{fresh.source}.compacted"
+    make_compacted_topic(fresh.settings, compacted)
+    found = fresh.admin.ids([compacted])[compacted]
+    records = [fresh.record(number, 0, number, topic=compacted, topic_id=found) for number in range(2)]
+    result = fresh.replayer(fresh.plan(records)).run(records)
+    assert (result.written, result.reasons) == (1, {"source_missing": 1})
+    assert fresh.values(fresh.target) == [b"next", b"1"]
 
 
 def test_a_topic_that_was_created_again_is_not_the_source(fresh: Scene) -> None:
@@ -328,14 +336,16 @@ def recreate(scene: Scene, topic: str) -> None:
 
 def test_a_source_that_is_created_again_during_a_replay_is_not_the_source_any_more(fresh: Scene) -> None:
     places = fresh.fill(4)
-    first, later = fresh.records([places[0], places[-1]])
-    assert (first.partition, later.partition) == (0, 1), "two fetches"
+    [later] = fresh.records([place for place in places if place == (1, 1)])
     reader = RecordReader(fresh.settings, fresh.admin)
-    assert isinstance(reader.read(first), ReadRecord)
+    assert reader.read(fresh.record(0, 0, 10**9)) == SOURCE_MISSING, "the id is read, and nothing is fetched yet"
     recreate(fresh, fresh.source)
     fresh.fill(4)
     assert reader.read(later) == SOURCE_MISSING
     reader.close()
+    again = RecordReader(fresh.settings, fresh.admin)
+    assert isinstance(again.read(replace(later, topic_id=fresh.admin.ids([fresh.source])[fresh.source])), ReadRecord)
+    again.close()
 
 
 def test_a_target_that_is_created_again_during_a_replay_ends_it(fresh: Scene) -> None:

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from headgate.dead_letters.model.plans import (
+    PLANNABLE,
     WHERE_COLUMNS,
     ReplayRules,
     new_plan_id,
     other_readers,
     transactional_id,
 )
+from headgate.dead_letters.model.where import is_selected
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import kind_of
 from headgate.tables.table import time_unit
@@ -93,3 +95,20 @@ def test_the_columns_of_where_are_those_of_the_table_with_their_kinds() -> None:
         python = {"text": str, "number": int, "time": int, "flag": bool}[kind]
         assert kind_of(column) is python, name
         assert (time_unit(column) == "milliseconds") is (kind == "time"), name
+
+
+@pytest.mark.parametrize(
+    ("letter", "is_planned"),
+    [
+        ({}, True),
+        ({"topic_id": ""}, False),
+        ({"topic_id": "", "copied": True}, True),
+        ({"topic": None, "copied": True}, False),
+        ({"withdrawn": True}, False),
+    ],
+)
+def test_a_dead_letter_is_planned_that_identifies_its_record_or_has_a_copy(
+    letter: dict[str, object], is_planned: bool
+) -> None:
+    known = {"withdrawn": False, "topic": "orders", "topic_id": "id", "copied": False}
+    assert is_selected(PLANNABLE, known | letter) is is_planned

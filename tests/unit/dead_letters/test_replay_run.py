@@ -42,7 +42,9 @@ def watched(breaker: FakeBreaker) -> tuple[ReplayControl, list[str]]:
 
 
 def test_a_trip_during_the_replay_stops_it_and_earlier_ones_do_not() -> None:
-    control, told = watched(FakeBreaker((4, True), (4, False), ClusterError("no answer"), (5, True)))
+    breaker = FakeBreaker((4, True), (4, False), ClusterError("no answer"), (5, True))
+    control, told = watched(breaker)
+    assert breaker.left == []
     assert control.stop_reason == "the circuit breaker of group sg tripped again"
     assert told == ["group sg is paused: it reads replayed records when it is resumed"]
 
