@@ -21,7 +21,7 @@ from headgate.pipeline.pipeline_lock import only_pipeline
 from headgate.pipeline.queries import FACTS
 from headgate.pipeline.topology_builds import add_validity, without_validity
 from headgate.tables.definitions import table_named
-from headgate.tables.files import remove_folder
+from headgate.tables.files import remove_file, remove_folder
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import POOL, described
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
@@ -69,6 +69,24 @@ def test_a_table_of_another_version_is_disabled_until_it_is_rebuilt(estate: Esta
     estate.write(described("g", POOL[3], at=3))
     assert estate.run()
     assert_tables_are_right(estate, cluster_of(estate))
+
+
+def test_tables_that_an_older_release_did_not_know_are_named_until_they_are_rebuilt(estate: Estate) -> None:
+    estate.write(described("g", POOL[0], at=1))
+    assert estate.run()
+    assert estate.problems() == []
+    # An older release reads on: it writes no such file, and no table that is new.
+    remove_file(estate.config.pipeline.checkpoint / "facts.tables.json")
+    assert estate.run(), "what comes from now on is in all tables"
+    assert [table for table, _ in estate.problems()] == ["app_io", "breaker_events"]
+    for table, problem in estate.problems():
+        assert f"headgate pipeline rebuild {table}" in problem
+        assert estate.health.problems()[f"table {table}"] == problem
+    estate.rebuild("app_io")
+    assert estate.run()
+    left = estate.health.problems()
+    assert "table breaker_events" in left
+    assert "table app_io" not in left
 
 
 def test_a_build_that_fails_takes_only_its_own_table_away(estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:

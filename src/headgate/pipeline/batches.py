@@ -193,7 +193,10 @@ def ignore_moment(_moment: Moment, _table: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchContext:
-    """Everything that a query needs to write its batches; `check_source` is called with the number of each."""
+    """Everything that a query needs to write its batches.
+
+    `check_source` is called with the number of each before it is written, and `on_batch` after it.
+    """
 
     folders: Folders
     builds: Mapping[str, Build]
@@ -202,6 +205,7 @@ class BatchContext:
     ids: TopicIds
     on_moment: OnMoment = ignore_moment
     check_source: Callable[[int], Sequence[LostRecords]] = lambda _: ()
+    on_batch: Callable[[int], object] = lambda _: None
 
 
 class Batches(ABC):
@@ -226,6 +230,7 @@ class Batches(ABC):
             self._disabled = set(names_in(self._context.folders.disabled))
             result.lost = self._context.check_source(batch)
             self._write(records, result)
+            self._context.on_batch(batch)
             self._context.on_moment("end", "")
         except Exception as failure:
             self.failure = failure

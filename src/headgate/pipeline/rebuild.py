@@ -24,6 +24,7 @@ from headgate.pipeline.derived.derived_runner import DerivedTables
 from headgate.pipeline.derived.registry import DERIVATIONS, derivation_of
 from headgate.pipeline.fact_rows import DESCRIBED
 from headgate.pipeline.facts_query import stored_files
+from headgate.pipeline.known_tables import KnownTables
 from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog
 from headgate.pipeline.runner import disabled_folder, read_settings
@@ -90,6 +91,7 @@ class Rebuild:
         self._session = session
         self._stop = stop
         self._build = build
+        self._queries = [query for query in QUERIES if build.table.name in query.builds()]
         self._folder = config.pipeline.checkpoint / f"rebuild-{build.table.name}"
         places = (self._folder, config.tables.path)
         self._store = next((one for one in places if isinstance(one, ObjectLocation)), None)
@@ -105,8 +107,7 @@ class Rebuild:
         run = self._log.begin(listing.cluster, f"rebuild {self._build.table.name}")
         try:
             remove_folder(self._folder)
-            queries = [query for query in QUERIES if self._build.table.name in query.builds()]
-            completed = all(self._make_rows(query, run, listing.cluster) for query in queries)
+            completed = all(self._make_rows(query, run, listing.cluster) for query in self._queries)
             if completed:
                 self._replace_table(run)
         except HeadgateError as failure:
@@ -166,6 +167,10 @@ class Rebuild:
             else:
                 writer.replace_all(rows.read_all().cast(table.columns))
         remove_file(disabled_folder(self._config) / table.name)
+        for query in self._queries:
+            checkpoint = self._config.pipeline.checkpoint / query.name
+            known = KnownTables(checkpoint, query.builds(), self._config.facts.prefix)
+            known.on_rebuilt(table.name, SourceTopics(checkpoint))
 
 
 class _RebuildObserver:

@@ -34,6 +34,7 @@ from headgate.pipeline.derived.derived_runner import QUERY as DERIVED
 from headgate.pipeline.derived.derived_runner import DerivedTables
 from headgate.pipeline.derived.registry import DERIVATIONS
 from headgate.pipeline.fact_rows import ReadSettings
+from headgate.pipeline.known_tables import KnownTables, missing_text
 from headgate.pipeline.plan_requests import PlanRequests
 from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog, print_message
@@ -196,9 +197,10 @@ class _SupervisedQuery:
         listing = list_topics(client_settings(context.config.upstream))
         run = log.begin(listing.cluster, self._query.name)
         try:
-            well = self._report_known_problems(run, listing)
             topics = self._query.topics(context.config.facts.prefix)
             sources = SourceTopics(self._folders.checkpoint)
+            known = KnownTables(self._folders.checkpoint, self._query.builds(), context.config.facts.prefix)
+            well = self._report_known_problems(run, listing, known.find_missing(sources))
             ids = context.ids.ids(topics)
             for topic in sources.reconcile(ids):
                 log.add_created_again(run, created_again_text(topic))
@@ -210,6 +212,7 @@ class _SupervisedQuery:
                 ids=TopicIds(listing.cluster, context.ids.ids),
                 on_moment=context.on_moment,
                 check_source=lambda batch: sources.check(batch, topics, context.ids.ids, context.ids.first_offsets),
+                on_batch=known.on_batch,
             )
             existing = {topic: listing.topics[topic] for topic in topics if topic in listing.topics}
             batches = self._query.make_batches(batch_context)
@@ -232,8 +235,11 @@ class _SupervisedQuery:
         log.end(run, "done" if completed else "stopped")
         return well and not observer.problems
 
-    def _report_known_problems(self, run: PipelineRun, listing: TopicListing) -> bool:
-        """Report problems that are known before anything is read; False when a table will miss rows."""
+    def _report_known_problems(self, run: PipelineRun, listing: TopicListing, missing: Sequence[str]) -> bool:
+        """Report problems that are known before anything is read; False when a table will miss rows.
+
+        The tables `missing` lack rows of records that were read before.
+        """
         config, log = self._context.config, self._context.log
         for topic in self._query.topics(config.facts.prefix):
             if topic not in listing.topics:
@@ -246,7 +252,7 @@ class _SupervisedQuery:
             log.add_problem(run, _checkpoint_subject(self._query), text)
         notes = {name: self._folders.disabled / name for name in self._query.builds()}
         disabled = {name: read_file(note) for name, note in notes.items() if has_file(note)}
-        for name, text in disabled.items():
+        for name, text in {**{name: missing_text(name) for name in missing}, **disabled}.items():
             log.add_problem(run, _table_subject(name), text, table=name)
         return not disabled
 

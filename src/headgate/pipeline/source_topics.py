@@ -89,7 +89,7 @@ class SourceTopics:
     def reconcile(self, found: Mapping[str, str]) -> Sequence[str]:
         """Before the query starts: returns the topics that were created again, of which the checkpoint is rid then."""
         known = self._known
-        if known.retired is not None and _checkpoint_id(self._checkpoint) == known.retired:
+        if known.retired is not None and checkpoint_id(self._checkpoint) == known.retired:
             self._move_checkpoint_away()  # a kill came in between
         again = [topic for topic, topic_id in found.items() if known.was_created_again(topic, topic_id)]
         new = {topic: topic_id for topic, topic_id in found.items() if topic in again or topic not in known.ids}
@@ -99,19 +99,23 @@ class SourceTopics:
             past={**known.past, **{topic: [*known.past.get(topic, ()), known.ids[topic]] for topic in again}},
             generations={**known.generations, **self.generations(found)},
         )
-        checkpoint_id = _checkpoint_id(self._checkpoint)
-        if again and checkpoint_id is not None:
+        retiring = checkpoint_id(self._checkpoint)
+        if again and retiring is not None:
             committed = _committed_offsets(self._checkpoint)
             kept = {topic: offsets for topic, offsets in committed.items() if topic not in again}
-            after = replace(after, start=kept, retired=checkpoint_id)
+            after = replace(after, start=kept, retired=retiring)
         elif again and known.start is not None:
             after = replace(after, start={topic: own for topic, own in known.start.items() if topic not in again})
-        elif checkpoint_id is not None:
+        elif retiring is not None:
             after = replace(after, start=None, retired=None)
         self._keep(after)
-        if again and checkpoint_id is not None:
+        if again and retiring is not None:
             self._move_checkpoint_away()
         return again
+
+    def read_before(self) -> Offsets:
+        """The offsets that were read, also by a checkpoint that went away because a topic was created again."""
+        return _committed_offsets(self._checkpoint) or self._known.start or {}
 
     def starting_offsets(self, partitions: Mapping[str, Collection[int]]) -> str:
         """Spark's option for a checkpoint that has not begun; `partitions` are those that exist."""
@@ -153,7 +157,7 @@ class SourceTopics:
         known = self._known
         start = {topic: ends[topic] if topic in truncated else own for topic, own in begin.items()}
         risen = {topic: known.generations.get(topic, 0) + 1 for topic in truncated}
-        retired = _checkpoint_id(self._checkpoint)
+        retired = checkpoint_id(self._checkpoint)
         self._keep(replace(known, generations={**known.generations, **risen}, start=start, retired=retired))
         raise OffsetsReusedError(
             f"the topic {truncated[0]} was truncated below what was read: the rows of lost records stay, and the query "
@@ -227,17 +231,22 @@ def _read(file: Location) -> _Known:
         raise ClusterError(f"{file} is damaged: remove it, and the ids that topics have now are taken over") from None
 
 
-def _checkpoint_id(checkpoint: Location) -> str | None:
+def checkpoint_id(checkpoint: Location) -> str | None:
+    """Spark's id of the checkpoint; None when it has not begun."""
     try:
         return str(json.loads(read_file(checkpoint / "metadata"))["id"])
     except (OSError, ValueError, KeyError):
         return None
 
 
+def last_batch(checkpoint: Location) -> int:
+    """The number of the last completed batch; -1 when there is none."""
+    return max((int(name) for name in names_in(checkpoint / "commits") if name.isdecimal()), default=-1)
+
+
 def _committed_offsets(checkpoint: Location) -> Offsets:
     """The offsets after the last completed batch; none when there is none."""
-    numbers = [int(name) for name in names_in(checkpoint / "commits") if name.isdecimal()]
-    return _offsets(checkpoint, max(numbers)) if numbers else {}
+    return _offsets(checkpoint, last_batch(checkpoint))
 
 
 def _offsets(checkpoint: Location, batch: int) -> Offsets:
