@@ -5,7 +5,7 @@ on, and the end of one query does not end another. A query that fails is started
 its checkpoint.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Event
@@ -102,7 +102,7 @@ class PipelineRunner:
             on_moment=on_moment,
         )
         self._context = context
-        self._queries = [_SupervisedQuery(query, context) for query in queries]
+        self._queries = [SupervisedQuery(query, context) for query in queries]
         derived = DerivedContext(
             config=config, session=session.newSession(), writers=self._writers, on_moment=on_moment
         )
@@ -123,7 +123,13 @@ class PipelineRunner:
         with ThreadPoolExecutor(len(self._queries) + 2, "headgate-query") as threads:
             running = [threads.submit(query.run, once=once) for query in self._queries]
             ended = Event()
-            deriving = None if once else threads.submit(self._run_derived, ended)
+            derived = None if once else self._derived
+            health = self._context.log.health
+            deriving = (
+                None
+                if derived is None
+                else threads.submit(keep_deriving, derived.run, self._cluster, health, ended, _LOOK_FOR_TOPICS_S)
+            )
             planning = None if once else threads.submit(self._plans.run, ended)
             wait(running)
             ended.set()
@@ -139,16 +145,34 @@ class PipelineRunner:
             went_well.append(self._derived.run_once(self._cluster(), self._context.stop))
         return all(went_well)
 
-    def _run_derived(self, ended: Event) -> None:
-        """Run the derivations until the queries have ended."""
-        while self._derived is not None and not ended.wait(_LOOK_FOR_TOPICS_S):
-            try:
-                self._derived.run(self._cluster(), ended)
-            except HeadgateError as failure:
-                print_message(f"derived: {failure}")
-
     def _cluster(self) -> str:
         return list_topics(client_settings(self._context.config.upstream)).cluster
+
+
+def keep_deriving(
+    derive: Callable[[str, Event], None],
+    cluster: Callable[[], str],
+    health: PipelineHealth,
+    ended: Event,
+    pause_s: float,
+) -> None:
+    """Run the derivations until the queries have ended; whatever fails is tried again."""
+    while not ended.wait(pause_s):
+        try:
+            found = cluster()
+            health.clear_problem(DERIVED)
+            derive(found, ended)
+        except Exception as failure:  # noqa: BLE001 - nothing else would start this thread again
+            if ended.is_set():
+                return
+            text = _failure_text(failure)
+            health.set_problem(DERIVED, text)
+            print_message(f"{DERIVED}: {text}; the next attempt is in {pause_s:.0f} s")
+
+
+def _failure_text(failure: Exception) -> str:
+    """Of a defect also its type."""
+    return str(failure) if isinstance(failure, HeadgateError) else f"{type(failure).__name__}: {failure}"
 
 
 def _create_export(config: Config, clock: Clock) -> "CatalogueExport":
@@ -159,7 +183,7 @@ def _create_export(config: Config, clock: Clock) -> "CatalogueExport":
     return create_export(config, clock)
 
 
-class _SupervisedQuery:
+class SupervisedQuery:
     """One query, on the thread that calls `run`."""
 
     def __init__(self, query: Query, context: RunContext) -> None:
@@ -181,13 +205,14 @@ class _SupervisedQuery:
                 return self._attempt(once=once)
             except OffsetsReusedError as failure:  # the next attempt begins a new checkpoint
                 print_message(f"{self._query.name}: {failure}")
-            except HeadgateError as failure:
-                self._context.log.health.set_problem(self._query.name, str(failure))
+            except Exception as failure:  # also a defect: the other queries and derived tables would go on without it
+                text = _failure_text(failure)
+                self._context.log.health.set_problem(self._query.name, text)
                 if once or stop.is_set():
                     raise
                 if clock.monotonic() - started > _MAX_PAUSE_S:
                     pause_s = _MIN_PAUSE_S
-                print_message(f"{self._query.name}: {failure}; the next attempt is in {pause_s:.0f} s")
+                print_message(f"{self._query.name}: {text}; the next attempt is in {pause_s:.0f} s")
             if stop.wait(pause_s):
                 return True
             pause_s = min(_MAX_PAUSE_S, pause_s * 2)
@@ -229,8 +254,8 @@ class _SupervisedQuery:
                 )
             finally:
                 batches.close()
-        except HeadgateError as failure:
-            log.end(run, "failed", str(failure))
+        except Exception as failure:
+            log.end(run, "failed", _failure_text(failure))
             raise
         log.end(run, "done" if completed else "stopped")
         return well and not observer.problems
