@@ -18,48 +18,14 @@ from typing import Final, Protocol
 
 from headgate.proxy.hangups import HangupWatcher
 from headgate.proxy.pipes import Pipe, PipePool
+from headgate.proxy.shared_buffer import BRIEF_BYTES, BUFFER_BYTES, SHARED, kept_view
 from headgate.wire.primitives import Buffer
 
-BUFFER_BYTES: Final = 256 * 1024
 # Of every link that keeps no output: an empty deque has 760 bytes, and most links never need one.
 _NO_OUTPUT: Final[deque[memoryview | Pipe]] = deque(maxlen=0)
 _ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read: many small ones would cost too much
-# Behind spliced bytes so much is read: the start of the next frame is to be seen, its records are to be spliced.
-_BRIEF_BYTES: Final = 16 * 1024
-_WORTH_SWAPPING: Final = BUFFER_BYTES // 2  # a smaller rest is copied: it would keep a whole buffer in memory
 _SMALL_BYTES: Final = 1024  # of a wake-up; see `LinkMeter`
 SMALL_TIMED_EVERY: Final = 16
-
-
-class SharedBuffer:
-    """The one buffer of the process: a wake-up reads, walks and sends before the next one begins.
-
-    Its bytes stay as they are until the next link receives. To keep many of them, the buffer is given away and
-    another takes its place (`renew`), which costs less than a copy.
-    """
-
-    __slots__ = ("content", "start", "view")
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        self.content = bytearray(BUFFER_BYTES)
-        self.view = memoryview(self.content)
-        self.start = self.view[:_BRIEF_BYTES]
-
-
-SHARED: Final = SharedBuffer()
-
-
-def kept_view(view: memoryview) -> memoryview:
-    """The same bytes, which stay when the shared buffer is used again."""
-    if view.obj is not SHARED.content:
-        return view
-    if len(view) < _WORTH_SWAPPING:
-        return memoryview(bytes(view))
-    SHARED.renew()
-    return view
 
 
 class LinkOwner(Protocol):
@@ -355,7 +321,7 @@ class Link:
             return None
         if self._target is not None:
             return self._target
-        if self._is_brief and kept < _BRIEF_BYTES:
+        if self._is_brief and kept < BRIEF_BYTES:
             return SHARED.start[kept:]
         return SHARED.view[kept:] if kept else SHARED.view
 
@@ -380,7 +346,7 @@ class Link:
                 self._kept = bytes(shared[: kept + received])
         elif self._target is None:
             self._show(view, kept + received)
-            if not self._unseen and self._is_brief and kept + received >= _BRIEF_BYTES:
+            if not self._unseen and self._is_brief and kept + received >= BRIEF_BYTES:
                 self._is_brief = False  # no large frame begins here
         self._is_special = self.held or self._is_brief or self._target is not None or self._unseen > 0
 
@@ -413,7 +379,7 @@ class Link:
         self.meter.received_bytes += received
         self._pipes.spliced_bytes += received
         self._unseen -= received
-        if self._unseen < _BRIEF_BYTES:
+        if self._unseen < BRIEF_BYTES:
             self._unseen = 0  # the rest is received with what is behind it
         self._is_brief = self._is_special = True
         started = perf_counter()

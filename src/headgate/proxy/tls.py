@@ -18,7 +18,8 @@ import structlog
 
 from headgate.base.errors import UsageError
 from headgate.proxy.certificate_expiry import expiry_of
-from headgate.proxy.link import BUFFER_BYTES, Link, LinkMeter, LinkOwner, kept_view
+from headgate.proxy.link import Link, LinkMeter, LinkOwner
+from headgate.proxy.shared_buffer import BUFFER_BYTES, kept_view
 from headgate.wire.primitives import Buffer
 
 log = structlog.get_logger()

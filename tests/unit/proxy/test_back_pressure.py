@@ -11,7 +11,7 @@ from headgate.base.pipe_limits import PIPE_BYTES
 from headgate.proxy.chain import MOST_PENDING
 from headgate.proxy.connection import HIGH_WATER, LARGEST_BACKLOG
 from headgate.proxy.interceptor import Answer, Forward, Hold
-from headgate.proxy.link import BUFFER_BYTES
+from headgate.proxy.shared_buffer import BUFFER_BYTES
 from headgate.wire.codec import encode
 from headgate.wire.messages.data import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse

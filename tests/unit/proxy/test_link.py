@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.proxy.link import BUFFER_BYTES, SHARED, SMALL_TIMED_EVERY, Link, LinkMeter
+from headgate.proxy.link import SMALL_TIMED_EVERY, Link, LinkMeter
 from headgate.proxy.metrics import Histogram
 from headgate.proxy.pipes import Pipe, PipePool
+from headgate.proxy.shared_buffer import BUFFER_BYTES, SHARED
 from tests.unit.proxy.stage import turns, until
 
 

@@ -21,7 +21,8 @@ from headgate.config.model import Config, UpstreamConfig
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.hangups import HangupWatcher
 from headgate.proxy.interceptor import CloseCause
-from headgate.proxy.link import BUFFER_BYTES, SHARED, LinkMeter
+from headgate.proxy.link import LinkMeter
+from headgate.proxy.shared_buffer import BUFFER_BYTES, SHARED
 from headgate.proxy.tls import Certificates, TlsLink, TlsSession
 from tests.support.certificates import Certificates as Files
 from tests.support.certificates import make_certificates
