@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headgate.lineage.estate import Estate
-from headgate.pipeline.derived.gaps import LINEAGE_GAPS, mismatch_gaps
+from headgate.pipeline.derived.gaps import LINEAGE_GAPS, mismatch_gaps, with_coverage
 from headgate.pipeline.derived.impact import IMPACT_OF_TOPICS
 from headgate.pipeline.derived.lineage import LINEAGE
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
@@ -264,6 +264,51 @@ def test_histories_are_what_a_plain_program_says(spark: SparkSession, tmp_path: 
     before = {name: scene.rows(name) for name in RESULTS}
     scene.rebuild(LINEAGE)
     assert {name: scene.rows(name) for name in RESULTS} == before
+
+
+def test_a_gap_is_unknown_below_95_percent_of_the_records_in_the_hours_of_its_window(spark: SparkSession) -> None:
+    """Quiet is two hours, so that the window of a gap is the last two hours of it, from a full hour on."""
+    many = 10**6
+    cases: dict[str, tuple[int, int | None, dict[int, tuple[int, int, bool]]]] = {
+        # When it opened and closed, and hours with seen and all records and whether they are counted: before now.
+        "below": (-9 * HOUR, None, {-1: (9_499, 10_000, True)}),
+        "at": (-9 * HOUR, None, {-1: (9_500, 10_000, True)}),
+        "closed": (-9 * HOUR, 0, {-1: (9_500, 10_000, True)}),
+        "the hours together": (-9 * HOUR, None, {-2: (9_000, 10_000, True), -1: (10_000, 10_000, True)}),
+        "not more than all": (-9 * HOUR, None, {-2: (20_000, 10_000, True), -1: (8_999, 10_000, True)}),
+        "the last two hours": (-9 * HOUR, None, {-3: (0, many, True), -2: (95, 100, True), 0: (0, many, True)}),
+        "until it closed": (-9 * HOUR, -HOUR, {-4: (0, many, True), -3: (95, 100, True), -1: (0, many, True)}),
+        "from a full hour": (1 - HOUR, None, {-2: (0, many, True), -1: (95, 100, True)}),
+        "uncounted and enough": (-9 * HOUR, None, {-1: (95, 100, False)}),
+        "uncounted": (-9 * HOUR, None, {-1: (94, 100, False)}),
+        "no records": (-9 * HOUR, None, {-1: (0, 0, True)}),
+    }
+    edge = {"cluster_id": "c", "actor_kind": "streams", "app_id": "a", "direction": "write", "kind": "declared_silent"}
+    gaps = [
+        {**edge, "topic": topic, "opened_at": NOW + opened, "closed_at": None if closed is None else NOW + closed}
+        for topic, (opened, closed, _) in cases.items()
+    ]
+    hours = [
+        {"cluster_id": "c", "topic": topic, "hour": NOW + hour * HOUR, "seen_records": seen, "all_records": every}
+        | {"coverage": 0.5 if is_counted else None}
+        for topic, (_, _, found) in cases.items()
+        for hour, (seen, every, is_counted) in found.items()
+    ]
+    frames = [spark.createDataFrame(pa.Table.from_pylist(rows)) for rows in (gaps, hours)]
+    found = with_coverage(*frames, NOW, 2 * HOUR).toArrow().to_pylist()
+    assert {row["topic"]: (row["coverage"], row["state"]) for row in found} == {
+        "below": (0.9499, "unknown"),
+        "at": (0.95, "open"),
+        "closed": (0.95, "closed"),
+        "the hours together": (0.95, "open"),
+        "not more than all": (0.94995, "unknown"),
+        "the last two hours": (0.95, "open"),
+        "until it closed": (0.95, "closed"),
+        "from a full hour": (0.95, "open"),
+        "uncounted and enough": (0.95, "open"),
+        "uncounted": (None, "unknown"),
+        "no records": (None, "unknown"),
+    }
 
 
 def test_a_mismatch_is_a_gap_until_it_ends(spark: SparkSession) -> None:
