@@ -294,8 +294,8 @@ def test_a_gap_is_unknown_below_95_percent_of_the_records_in_the_hours_of_its_wi
         for topic, (_, _, found) in cases.items()
         for hour, (seen, every, is_counted) in found.items()
     ]
-    frames = [spark.createDataFrame(pa.Table.from_pylist(rows)) for rows in (gaps, hours)]
-    found = with_coverage(*frames, NOW, 2 * HOUR).toArrow().to_pylist()
+    found_gaps, coverage = (spark.createDataFrame(pa.Table.from_pylist(rows)) for rows in (gaps, hours))
+    found = with_coverage(found_gaps, coverage, NOW, 2 * HOUR).toArrow().to_pylist()
     assert {row["topic"]: (row["coverage"], row["state"]) for row in found} == {
         "below": (0.9499, "unknown"),
         "at": (0.95, "open"),

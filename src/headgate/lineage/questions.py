@@ -6,9 +6,9 @@ Each answer is a document with plain values, which is printed as JSON or as text
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from typing import Any, Final
 
 from headgate.lineage.estate import Estate, Row, absent
@@ -16,6 +16,7 @@ from headgate.lineage.graph import READ, WRITE, Closure, Direction
 from headgate.tables.reader import Condition
 
 Document = dict[str, Any]
+Actor = tuple[str, str]  # its kind and name
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -78,19 +79,24 @@ def owners(estate: Estate, topic: str, *, now_ms: int, limit: int) -> Document:
     """Who writes and reads a topic, how much of it passes the gateway, and how much of that has no known owner."""
     seen: Counter[str] = Counter()  # bytes of the last day, by kind of writer
     counts: Counter[str] = Counter()
-    listed: dict[str, list[Document]] = {}
+    listed: dict[str, list[Row]] = {}
     for direction in (WRITE, READ):
         where = (Condition("topic", "=", topic), Condition("direction", "=", direction))
         rows = _count(estate.of_one_cluster(estate.rows("lineage_edges", *where, is_valid=True)), counts, seen)
-        listed[direction] = [_owner(estate, row) for row in nsmallest(limit, rows, key=_by_size)]
+        listed[direction] = nsmallest(limit, rows, key=_by_size)
     if not counts:
         names = (row["topic"] for row in estate.rows("lineage_edges", columns=("topic",), is_valid=True))
         raise absent("topic", topic, names)
     by_topic, is_complete = coverage_by_topic(estate, now_ms=now_ms, hours=24, topic=topic)
+    clients = _clients(estate, [*listed[WRITE], *listed[READ]])
+    writers, readers = (
+        [_owner(row, clients.get((row["actor_kind"], row["app_id"]), [])) for row in listed[direction]]
+        for direction in (WRITE, READ)
+    )
     return {
         "topic": topic,
-        "writers": listed[WRITE],
-        "readers": listed[READ],
+        "writers": writers,
+        "readers": readers,
         "unattributed_share": seen[UNATTRIBUTED] / seen.total() if seen.total() else None,
         **by_topic.get(topic, Seen()).document(),
         "complete_hours": is_complete,
@@ -110,17 +116,37 @@ def _by_size(row: Row) -> tuple[int, str, str]:
     return -(row["bytes_day"] or 0), row["actor_kind"], row["app_id"]
 
 
-def _owner(estate: Estate, row: Row) -> Document:
-    of_actor = (Condition("actor_kind", "=", row["actor_kind"]), Condition("actor", "=", row["app_id"]))
-    clients = nsmallest(
-        MAX_CLIENTS,
-        estate.rows("client_identities", *of_actor, columns=CLIENT_COLUMNS),
-        key=lambda one: -one["last_seen"],
-    )
+def _owner(row: Row, clients: list[Document]) -> Document:
     columns = ("declared", "observed", "filled", "bytes_day", "records_day", "last_seen")
     return {"kind": row["actor_kind"], "name": row["app_id"], **{name: row[name] for name in columns}} | {
         "clients": clients
     }
+
+
+def _clients(estate: Estate, rows: Sequence[Row]) -> dict[Actor, list[Document]]:
+    """The newest clients of these owners, by one pass over the table."""
+    owning = {(row["actor_kind"], row["app_id"]) for row in rows}
+    if not owning:
+        return {}
+    names = [name for _, name in owning]
+    within = (Condition("actor", ">=", min(names)), Condition("actor", "<=", max(names)))
+    found = estate.rows("client_identities", *within, columns=("actor_kind", "actor", *CLIENT_COLUMNS))
+    return newest_clients(row for row in found if (row["actor_kind"], row["actor"]) in owning)
+
+
+def newest_clients(rows: Iterable[Row]) -> dict[Actor, list[Document]]:
+    """The clients of each actor that were seen last, the newest first; few more are in memory."""
+    found: dict[Actor, list[Document]] = {}
+    for row in rows:
+        of_actor = found.setdefault((row["actor_kind"], row["actor"]), [])
+        of_actor.append({name: row[name] for name in CLIENT_COLUMNS})
+        if len(of_actor) > 4 * MAX_CLIENTS:
+            of_actor[:] = _newest(of_actor)
+    return {actor: _newest(clients) for actor, clients in found.items()}
+
+
+def _newest(clients: Iterable[Document]) -> list[Document]:
+    return nlargest(MAX_CLIENTS, clients, key=lambda one: one["last_seen"])
 
 
 @dataclass(slots=True)

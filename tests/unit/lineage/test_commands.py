@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from headgate.cli.main import main
+from headgate.lineage.estate import Estate
+from headgate.lineage.questions import owners
+from headgate.tables.reader import Condition
 from headgate.tables.table import WRITTEN_BY
-from tests.unit.lineage.shop import CLUSTER, NOON, VERSION, cause, gap, hour, pair, use, write, write_shop
+from tests.unit.lineage.shop import CLUSTER, NOON, TWO, VERSION, Row, cause, gap, hour, pair, use, write, write_shop
 
 Capture = pytest.CaptureFixture[str]
 AT_TWO = "2026-11-15T14:00:00Z"
@@ -307,6 +310,33 @@ def test_owners_of_a_topic_without_known_coverage(root: Path, capsys: Capture) -
     cut = ask(capsys, root, "owners", "orders", "--as-of", AT_TWO, "--limit", "1")
     assert (len(cut["writers"]), len(cut["readers"]), cut["truncated"]) == (1, 1, True)
     assert cut["unattributed_share"] == 0.25
+
+
+def test_the_clients_of_all_owners_are_read_at_once(tmp_path: Path) -> None:
+    class CountingEstate(Estate):
+        def rows(self, name: str, *where: Condition, **more: Any) -> Iterator[Row]:
+            read.append(name)
+            return super().rows(name, *where, **more)
+
+    read: list[str] = []
+    write_shop(tmp_path)
+    actors = [("client", f"shop-{number}") for number in range(30)] + [("connector", "shop-7")]
+    write(tmp_path, "lineage_edges", [use(name, "orders", "write", kind) for kind, name in actors])
+    clients = [
+        {"client_id": f"{kind}-{seen}", "actor_kind": kind, "actor": name, "last_seen": seen}
+        for kind, name in [*actors, ("client", "shop-70")]
+        for seen in (*range(50, 60), *range(20))
+    ]
+    write(tmp_path, "client_identities", clients)
+    estate = CountingEstate(tmp_path)
+    found = owners(estate, "orders", now_ms=TWO, limit=100)
+    estate.close()
+    assert read.count("client_identities") == 1
+    assert {(one["kind"], one["name"]) for one in found["writers"]} == set(actors)
+    for one in found["writers"]:
+        assert [client["client_id"] for client in one["clients"]] == [
+            f"{one['kind']}-{seen}" for seen in range(59, 54, -1)
+        ]
 
 
 def test_coverage_begins_with_the_topics_that_are_written_past_the_gateway(root: Path, capsys: Capture) -> None:

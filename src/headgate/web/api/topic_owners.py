@@ -5,13 +5,13 @@ takes as long.
 """
 
 from dataclasses import dataclass
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from typing import Any, Final
 
 from headgate.lineage.estate import NoTableError
 from headgate.lineage.estate_map import MapUse
 from headgate.lineage.graph import TOPIC
-from headgate.lineage.questions import CLIENT_COLUMNS, MAX_CLIENTS, UNATTRIBUTED, Seen, coverage_hours
+from headgate.lineage.questions import CLIENT_COLUMNS, UNATTRIBUTED, Seen, coverage_hours, newest_clients
 from headgate.web.api.estate_tables import EstateKey, EstateTables, LoadedEstate, Stamps, bounded
 from headgate.web.visible_names import VisibleNames
 
@@ -48,13 +48,8 @@ async def topic_facts(tables: EstateTables, key: EstateKey, estate: LoadedEstate
     def read(stamps: Stamps) -> TopicFacts:
         reading = tables.open_estate(cluster=estate.cluster, as_of_ms=as_of_ms)
         complete, others = coverage_hours(reading, now_ms=now_ms, hours=_HOURS)
-        clients: dict[tuple[str, str], list[Row]] = {}
         columns = ("cluster_id", "actor_kind", "actor", *CLIENT_COLUMNS)
-        for row in bounded(reading.of_one_cluster(reading.rows("client_identities", columns=columns))):
-            of_actor = clients.setdefault((row["actor_kind"], row["actor"]), [])
-            of_actor.append({name: row[name] for name in CLIENT_COLUMNS})
-            if len(of_actor) > 4 * MAX_CLIENTS:
-                of_actor[:] = nlargest(MAX_CLIENTS, of_actor, key=lambda one: one["last_seen"])
+        clients = newest_clients(bounded(reading.of_one_cluster(reading.rows("client_identities", columns=columns))))
         return TopicFacts(stamps=stamps, complete=complete, others=others, clients=clients)
 
     return await tables.loaded("topic facts", key, _TABLES, load, also=(now_ms,))
@@ -88,11 +83,7 @@ def _owners(uses: list[tuple[str, str, MapUse]], facts: TopicFacts, names: Visib
             "bytes_day": use.bytes_day,
             "records_day": use.records_day,
             "last_seen": use.last_seen,
-            "clients": _clients(facts, kind, name) if names.has(name) else [],
+            "clients": facts.clients.get((kind, name), []) if names.has(name) else [],
         }
         for kind, name, use in first
     ]
-
-
-def _clients(facts: TopicFacts, kind: str, name: str) -> list[Row]:
-    return nlargest(MAX_CLIENTS, facts.clients.get((kind, name), ()), key=lambda one: one["last_seen"])
