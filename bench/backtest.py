@@ -22,7 +22,7 @@ from bench.pipeline_versus import tree_cpu_s
 from bench.sections import with_section
 from headgate.pipeline.derived.backtest import backtest_rows
 from headgate.pipeline.session import end_session, start_session
-from headgate.share_groups.model.backtest import DAY_S, CountColumns, GroupHistory, LetterColumns, configurations
+from headgate.share_groups.model.backtest import DAY_S, CountColumns, DeadLetterColumns, GroupHistory, configurations
 from headgate.tables.definitions import ORIGIN_KEY
 
 END_DAY = 20_772
@@ -94,8 +94,8 @@ def one_setting_ms(days: int) -> float:
     written = np.where(second % DAY_S < _OUTAGE_S, _FAILED, 0).astype(np.int64)
     counts = CountColumns(second=second, member=np.zeros_like(second), delivered=10 - written, dlq_written=written)
     made = np.repeat(second, written)
-    of_keys = LetterColumns(at=made * 1000 - 500, key=np.arange(made.size, dtype=np.int64) % _KEYS)
-    history = GroupHistory(counts, begin=0, end=days * DAY_S, letters=of_keys)
+    of_keys = DeadLetterColumns(at=made * 1000 - 500, key=np.arange(made.size, dtype=np.int64) % _KEYS)
+    history = GroupHistory(counts, begin=0, end=days * DAY_S, dead_letters=of_keys)
     took = []
     for rules in configurations(None)[:_ROUNDS]:
         started = time.perf_counter()

@@ -7,7 +7,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from headgate.pipeline.derived.backtest import backtest_rows, near_dead_letters
-from headgate.share_groups.model.backtest import DAY_S, CountColumns, GroupHistory, LetterColumns, configurations
+from headgate.share_groups.model.backtest import DAY_S, CountColumns, DeadLetterColumns, GroupHistory, configurations
 from headgate.share_groups.model.breaker import BreakerRules
 from headgate.share_groups.model.group_configs import MIN_MESSAGES, THRESHOLD_PERCENT, WINDOW_MS
 
@@ -38,8 +38,8 @@ def history(seed: int) -> list[Count]:
 def trips_of_all(counts: list[Count], live: BreakerRules) -> dict[str, tuple[int, int, int, int]]:
     second, member, delivered, written = np.array(counts, dtype=np.int64).T
     columns = CountColumns(second=second, member=member, delivered=delivered, dlq_written=written)
-    letters = LetterColumns(at=NONE, key=NONE)
-    whole = GroupHistory(columns, begin=BEGIN, end=END_DAY * DAY_S, letters=letters)
+    letters = DeadLetterColumns(at=NONE, key=NONE)
+    whole = GroupHistory(columns, begin=BEGIN, end=END_DAY * DAY_S, dead_letters=letters)
     found = {}
     for rules in configurations(live):
         trips = whole.simulate(rules, 300)

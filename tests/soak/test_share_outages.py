@@ -178,12 +178,12 @@ def report(name: str, found: Sequence[Endured]) -> None:
             f"{one.healthy_commit_s:.2f}",
             f"{one.outage_commit_s:.2f}",
             one.archived,
-            one.letters,
-            one.repeated_letters,
+            one.dead_letters,
+            one.repeated_dead_letters,
             one.timed_out,
             one.late,
             one.lost,
-            f"{one.letters_after_s:.0f}",
+            f"{one.dead_letters_after_s:.0f}",
         )
         for one in found
     ]

@@ -32,8 +32,8 @@ class Aftermath:
     sent: int
     delivered: int
     archived: int
-    letters: int
-    repeated_letters: int
+    dead_letters: int
+    repeated_dead_letters: int
     over_limit: int
     timed_out: int
     withdrawn: int
@@ -122,18 +122,20 @@ def campaign(
         mend()
     rejected = load.rejected(rejects_percent)
     with suppress(AssertionError):  # from the spool; missing ones are reported below
-        until(lambda: fate.archived <= {one.spot for one in scene.letters(dlq)})
-    all_letters = scene.letters(dlq)
-    over = {one.spot for one in all_letters if one.headers["__dlq.errors.message"].startswith("Offset delivery count")}
-    letters = Counter(one.spot for one in all_letters)
+        until(lambda: fate.archived <= {one.spot for one in scene.dead_letters(dlq)})
+    all_dead_letters = scene.dead_letters(dlq)
+    over = {
+        one.spot for one in all_dead_letters if one.headers["__dlq.errors.message"].startswith("Offset delivery count")
+    }
+    dead_letters = Counter(one.spot for one in all_dead_letters)
     timed_out = {spot for event in scene.events(group, "write_timeout") for spot in spots_of(event["detail"])}
     withdrawn = {spot for event in scene.events(group, "dead_letter_withdrawn") for spot in spots_of(event["detail"])}
     trips = len(scene.events(group, "tripped"))
     problems = {
-        "archived without a dead letter": fate.archived - set(letters),
-        "acknowledged and dead-lettered, and not withdrawn": (fate.acknowledged & set(letters)) - withdrawn,
+        "archived without a dead letter": fate.archived - set(dead_letters),
+        "acknowledged and dead-lettered, and not withdrawn": (fate.acknowledged & set(dead_letters)) - withdrawn,
         "rejected and acknowledged": fate.acknowledged & rejected,
-        "a dead letter of what nobody rejected": set(letters) - rejected - over,
+        "a dead letter of what nobody rejected": set(dead_letters) - rejected - over,
     }
     told = [f"{what}: {sorted(spots)[:10]} ({len(spots)})" for what, spots in problems.items() if spots]
     if trips and configs is ABOVE:
@@ -144,8 +146,8 @@ def campaign(
         sent=sent,
         delivered=len(crew.deliveries()),
         archived=len(fate.archived),
-        letters=len(letters),
-        repeated_letters=letters.total() - len(letters),
+        dead_letters=len(dead_letters),
+        repeated_dead_letters=dead_letters.total() - len(dead_letters),
         over_limit=len(over),
         timed_out=len(timed_out),
         withdrawn=len(withdrawn),

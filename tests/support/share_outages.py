@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from headgate.share_groups.spool.model.records import SpooledLetter, SpoolTombstone, decode_spooled
+from headgate.share_groups.spool.model.records import SpooledDeadLetter, SpoolTombstone, decode_spooled
 from tests.support.share_consumers import Settings, ShareJvm
 from tests.support.share_load import Load
 from tests.support.share_scene import DLQ_TOPIC, ShareScene, until
-from tests.support.share_truth import ACKNOWLEDGED, ARCHIVED, Letter, Reading, Spot, share_states, spots_of
+from tests.support.share_truth import ACKNOWLEDGED, ARCHIVED, DeadLetter, Reading, Spot, share_states, spots_of
 
 RATE = 1000  # records a second for each partition
 REJECTS_PERCENT = 10
 _WARM_UP_S = 3.0
 _SETTLING_S = 5.0  # of load behind the outage: later dead letters follow those that wait
-LETTERS_S = 150.0  # a dead letter that was too large for its topic is tried again once a minute
+DEAD_LETTERS_S = 150.0  # a dead letter that was too large for its topic is tried again once a minute
 _REPORTS_S = 10.0
 
 Blow = tuple[float, Callable[[], object]]  # seconds after the outage began, and what happens then
@@ -81,15 +81,15 @@ class Endured:
     healthy_commit_s: float
     outage_commit_s: float
     archived: int
-    letters: int
-    repeated_letters: int
+    dead_letters: int
+    repeated_dead_letters: int
     timed_out: int
     late: int
     withdrawn: int
     lost: int
     left_in_spool: int
     states_read: int
-    letters_after_s: float
+    dead_letters_after_s: float
     problems: tuple[str, ...] = ()
 
     @property
@@ -108,7 +108,7 @@ class Endured:
 
 
 @dataclass(slots=True)
-class _Letters:
+class _DeadLetters:
     """Every dead letter that was seen, also those of a topic that is gone."""
 
     scene: ShareScene
@@ -122,10 +122,10 @@ class _Letters:
             self._reader = Reading(self.scene.direct, self.topic)
         for partition, key, value, headers in self._reader.to_the_end():
             texts = {name: (held or b"").decode(errors="backslashreplace") for name, held in headers}
-            letter = Letter(partition=partition, key=key, value=value, headers=texts)
-            self.spots[letter.spot] += 1
+            dead_letter = DeadLetter(partition=partition, key=key, value=value, headers=texts)
+            self.spots[dead_letter.spot] += 1
             if texts["__dlq.errors.message"].startswith("Offset delivery count"):
-                self.over_limit.add(letter.spot)
+                self.over_limit.add(dead_letter.spot)
         return self.spots
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class LoadedGroup:
         self._topic = scene.new_topic(partitions=partitions, replicas=outage.replicas)
         self._topic_id = scene.topic_id(self._topic)
         self._group = self._new_group()
-        self._letters = _Letters(scene, outage.dlq)
+        self._dead_letters = _DeadLetters(scene, outage.dlq)
         self._states: dict[Spot, int] = {}
         self._members = [
             jvm.join(
@@ -203,15 +203,17 @@ class LoadedGroup:
         """Read the broker's log of states on, before the broker prunes it."""
         self._scene.fate(self._group, self._topic)
 
-    def read_letters(self) -> None:
+    def read_dead_letters(self) -> None:
         """At a moment when nothing is under way: all dead letters so far."""
         self._scene.wait_for_end(self._group, self._topic, self.load.sent)
         archived = self._scene.fate(self._group, self._topic).archived
         until(
-            lambda: archived <= set(self._letters.read()),
-            what=lambda: f"{len(archived)} archived, without a letter: {sorted(archived - set(self._letters.read()))}",
+            lambda: archived <= set(self._dead_letters.read()),
+            what=lambda: (
+                f"{len(archived)} archived, without a dead letter: {sorted(archived - set(self._dead_letters.read()))}"
+            ),
         )
-        self._letters.close()
+        self._dead_letters.close()
 
     def longest_commit(self, spell: Spell) -> float:
         """Of the commits that were under way in the phase, whenever they ended."""
@@ -226,7 +228,7 @@ class LoadedGroup:
             default=0.0,
         )
 
-    def finish(self, healthy: Spell, outage: Spell, *, with_kills: bool, letters_s: float) -> Endured:
+    def finish(self, healthy: Spell, outage: Spell, *, with_kills: bool, dead_letters_s: float) -> Endured:
         """Stop the load, wait until the broker is done with everything, and judge each offset."""
         sent = self.load.stop()
         ended = time.monotonic()
@@ -234,27 +236,28 @@ class LoadedGroup:
         for member in self._members:
             member.close()
         with suppress(AssertionError):  # missing dead letters are reported below
-            until(lambda: fate.archived <= set(self._letters.read()), letters_s)
+            until(lambda: fate.archived <= set(self._dead_letters.read()), dead_letters_s)
         after_s = time.monotonic() - ended
         with suppress(AssertionError):
             until(lambda: not self._left_in_spool(), _REPORTS_S)
         with suppress(AssertionError):
             until(
-                lambda: self._told("write_timeout") & set(self._letters.spots) <= self._told("late_write"), _REPORTS_S
+                lambda: self._told("write_timeout") & set(self._dead_letters.spots) <= self._told("late_write"),
+                _REPORTS_S,
             )
         left = self._left_in_spool()
-        letters, over = self._letters.read(), self._letters.over_limit
-        self._letters.close()
+        dead_letters, over = self._dead_letters.read(), self._dead_letters.over_limit
+        self._dead_letters.close()
         rejected = self.load.rejected(REJECTS_PERCENT)
         timed_out, late = self._told("write_timeout"), self._told("late_write")
         withdrawn = self._told("dead_letter_withdrawn")
         wrong = {
-            "archived without a dead letter": fate.archived - set(letters) - left,
+            "archived without a dead letter": fate.archived - set(dead_letters) - left,
             "left in the spool": left,
             "rejected and not archived": rejected - fate.archived,
             "archived, neither rejected nor over the limit": fate.archived - rejected - over,
-            "a dead letter of a record that is not archived": set(letters) - fate.archived - withdrawn,
-            "timed out, arrived, and not reported as late": (timed_out & set(letters)) - late,
+            "a dead letter of a record that is not archived": set(dead_letters) - fate.archived - withdrawn,
+            "timed out, arrived, and not reported as late": (timed_out & set(dead_letters)) - late,
             "reported as late and never timed out": late - timed_out,
             "ReadShareGroupState and the log of states differ": {
                 spot for spot, state in self._states.items() if fate.last[spot].state != state
@@ -274,21 +277,21 @@ class LoadedGroup:
             healthy_commit_s=self.longest_commit(healthy),
             outage_commit_s=self.longest_commit(outage),
             archived=len(fate.archived),
-            letters=len(letters),
-            repeated_letters=letters.total() - len(letters),
+            dead_letters=len(dead_letters),
+            repeated_dead_letters=dead_letters.total() - len(dead_letters),
             timed_out=len(timed_out),
             late=len(late),
             withdrawn=len(withdrawn),
-            lost=len(fate.archived - set(letters) - left),
+            lost=len(fate.archived - set(dead_letters) - left),
             left_in_spool=len(left),
             states_read=len(self._states),
-            letters_after_s=after_s,
+            dead_letters_after_s=after_s,
             problems=tuple(told),
         )
 
     def close(self) -> None:
         self.load.stop()
-        self._letters.close()
+        self._dead_letters.close()
 
     def _told(self, event: str) -> set[Spot]:
         return {spot for told in self._scene.events(self._group, event) for spot in spots_of(told["detail"])}
@@ -300,9 +303,9 @@ class LoadedGroup:
         try:
             for spool_partition, key, value, headers in reader.to_the_end():
                 record = decode_spooled(key, value, headers)
-                if isinstance(record, SpooledLetter | SpoolTombstone) and record.identity[0] == self._group:
+                if isinstance(record, SpooledDeadLetter | SpoolTombstone) and record.identity[0] == self._group:
                     *_, partition, offset = record.identity
-                    last[spool_partition, (partition, offset)] = isinstance(record, SpooledLetter)
+                    last[spool_partition, (partition, offset)] = isinstance(record, SpooledDeadLetter)
         finally:
             reader.close()
         return {spot for (_, spot), is_there in last.items() if is_there}
@@ -321,7 +324,7 @@ def endure(
     blows: Sequence[Blow] = (),
     blows_after: Sequence[Blow] = (),
     limits: OutageLimits | None = None,
-    letters_s: float = LETTERS_S,
+    dead_letters_s: float = DEAD_LETTERS_S,
 ) -> list[Endured]:
     """A group for each outage, all at the same time: healthy, then the outage, then the judgement.
 
@@ -335,7 +338,7 @@ def endure(
         for group in groups:
             if group.outage.is_read_before:
                 group.load.pause()
-                group.read_letters()
+                group.read_dead_letters()
         began = time.time()
         for begin in _distinct(group.outage.begin for group in groups):
             begin()
@@ -349,7 +352,7 @@ def endure(
             group.load.stop()
         with_kills = bool(blows or blows_after)
         found = [
-            group.finish(before, during, with_kills=with_kills, letters_s=letters_s)
+            group.finish(before, during, with_kills=with_kills, dead_letters_s=dead_letters_s)
             for group, before, during in zip(groups, healthy, outage, strict=True)
         ]
     if with_kills:  # a kill ends connections, which takes its time

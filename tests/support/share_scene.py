@@ -22,7 +22,7 @@ from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribe
 from tests.support.cluster import ClientConfig, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.raw_client import RawClient
-from tests.support.share_truth import ACKNOWLEDGED, ARCHIVED, Fate, Letter, Reading, ShareHistory, lag, letters
+from tests.support.share_truth import ACKNOWLEDGED, ARCHIVED, DeadLetter, Fate, Reading, ShareHistory, dead_letters, lag
 
 BREAKER = "share.group.dlq.circuit.breaker.enable"
 THRESHOLD = "share.group.dlq.circuit.breaker.threshold.percent"
@@ -190,13 +190,13 @@ class ShareScene:
         nodes = self.cluster.bootstrap.split(",")
         return lag(nodes[self.coordinator(group)], group, topic, partitions)
 
-    def letters(self, topic: str, count: int = 0) -> list[Letter]:
+    def dead_letters(self, topic: str, count: int = 0) -> list[DeadLetter]:
         """The dead letters of a topic, when there are at least so many.
 
         A record is archived as soon as its letter is in the topic or in the spool, from where it is moved later.
         """
-        until(lambda: len(letters(self.direct, topic)) >= count)
-        return letters(self.direct, topic)
+        until(lambda: len(dead_letters(self.direct, topic)) >= count)
+        return dead_letters(self.direct, topic)
 
     def coordinator(self, group: str) -> int:
         """The node that minds the group."""

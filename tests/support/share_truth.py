@@ -148,7 +148,7 @@ def lag(bootstrap: str, group: str, topic: str, partitions: int = 1) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class DeadLetter:
     """One record of a dead-letter topic."""
 
     partition: int  # of the dead-letter topic
@@ -162,12 +162,12 @@ class Letter:
         return int(self.headers["__dlq.errors.partition"]), int(self.headers["__dlq.errors.offset"])
 
 
-def letters(config: Mapping[str, Any], topic: str) -> list[Letter]:
+def dead_letters(config: Mapping[str, Any], topic: str) -> list[DeadLetter]:
     """The whole topic, each partition in order."""
     reader = Reading(config, topic)
     try:
         return [
-            Letter(
+            DeadLetter(
                 partition=partition,
                 key=key,
                 value=value,

@@ -13,12 +13,12 @@ import numpy as np
 from headgate.lineage.estate import Estate, NoTableError
 from headgate.share_groups.model.backtest import (
     DAY_S,
-    LETTER_DELAY_S,
+    DEAD_LETTER_DELAY_S,
     NO_KEY,
     BacktestSummary,
     CountColumns,
+    DeadLetterColumns,
     GroupHistory,
-    LetterColumns,
     Numbers,
     configurations,
     recommended,
@@ -116,8 +116,8 @@ def backtest_group(
         recorded_event(one["at"], one["event"], one["by"], one["detail"]) for one in estate.of_one_cluster(events)
     ]
     first = max(begin, int(counts.second.min()))
-    letters = _letters(estate, group, first - LETTER_DELAY_S, end)
-    history = GroupHistory(counts, begin=first, end=end, paused=paused_periods(recorded, end=end), letters=letters)
+    letters = _letters(estate, group, first - DEAD_LETTER_DELAY_S, end)
+    history = GroupHistory(counts, begin=first, end=end, paused=paused_periods(recorded, end=end), dead_letters=letters)
     settings = recorded_settings(recorded)
     within = [one for one in recorded if first <= one.at // 1000 < end]
     pause_s = settings.auto_resume_ms // 1000
@@ -155,7 +155,7 @@ def _counted(rows: Iterable[Row], on_rows: Callable[[int], None] | None) -> Coun
     )
 
 
-def _letters(estate: Estate, group: str, begin: int, end: int) -> LetterColumns:
+def _letters(estate: Estate, group: str, begin: int, end: int) -> DeadLetterColumns:
     """The dead letters that the gateway wrote and did not withdraw; none while there is no table of them."""
     keys: dict[str, int] = {}
     made, of_key = array("q"), array("q")
@@ -174,7 +174,7 @@ def _letters(estate: Estate, group: str, begin: int, end: int) -> LetterColumns:
             key = row["key_hash"]
             made.append(row["dead_lettered_at"])
             of_key.append(NO_KEY if key is None else keys.setdefault(key, len(keys)))
-    return LetterColumns(at=_numbers(made), key=_numbers(of_key))
+    return DeadLetterColumns(at=_numbers(made), key=_numbers(of_key))
 
 
 def _numbers(values: "array[int]") -> Numbers:

@@ -76,7 +76,7 @@ class DescribedBreaker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedLetters:
+class ParkedDeadLetters:
     """Dead letters of a group that are parked in the spool for the same reason."""
 
     group: str
@@ -94,7 +94,7 @@ class DlqTopic:
     topic: str
     groups: tuple[str, ...]
     has_strict: bool
-    parked: tuple[ParkedLetters, ...] = ()
+    parked: tuple[ParkedDeadLetters, ...] = ()
 
     @property
     def is_shared(self) -> bool:
@@ -214,7 +214,7 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
     except ClusterError as problem:
         gaps.append(f"groups without members are missing: {problem}")
     names: dict[str, list[str]] = {}
-    parked: dict[str, list[ParkedLetters]] = {}
+    parked: dict[str, list[ParkedDeadLetters]] = {}
     strict: set[str] = set()
     hidden = 0
     has_headgate = not groups
@@ -226,8 +226,8 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
             if settings.dlq_topic is not None:
                 names.setdefault(settings.dlq_topic, []).append(result.resource_name)
                 strict |= {settings.dlq_topic} if settings.strict_isolation else set()
-            for topic, letters in _parked(result):
-                parked.setdefault(topic, []).append(letters)
+            for topic, dead_letters in _parked(result):
+                parked.setdefault(topic, []).append(dead_letters)
     if hidden:
         gaps.append(f"{hidden} groups are missing: DESCRIBE_CONFIGS on them is denied")
     if not has_headgate and hidden < len(groups):
@@ -244,13 +244,13 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
     return DlqTopology(topics=tuple(topics), gaps=tuple(gaps))
 
 
-async def parked_letters(connections: Connections, group: str) -> tuple[tuple[str, ParkedLetters], ...]:
+async def parked_dead_letters(connections: Connections, group: str) -> tuple[tuple[str, ParkedDeadLetters], ...]:
     """The parked dead letters of a group by topic; none where the caller has no DESCRIBE_CONFIGS on the group."""
     results = await describe_results(await connections.bootstrap(), GROUP, [group], keys=(PARKED,))
     return tuple(sorted((pair for result in results for pair in _parked(result)), key=lambda pair: pair[0]))
 
 
-def _parked(result: DescribeConfigsResult) -> Iterator[tuple[str, ParkedLetters]]:
+def _parked(result: DescribeConfigsResult) -> Iterator[tuple[str, ParkedDeadLetters]]:
     """The parked dead letters of a group by topic; nothing from a gateway that does not know them."""
     value = next((one.value for one in result.configs if one.name == PARKED), None)
     try:
@@ -260,7 +260,7 @@ def _parked(result: DescribeConfigsResult) -> Iterator[tuple[str, ParkedLetters]
     for topic, reasons in found.items() if isinstance(found, dict) else ():
         for reason, number in reasons.items() if isinstance(reasons, dict) else ():
             if type(number) is int:
-                yield topic, ParkedLetters(group=result.resource_name, reason=reason, number=number)
+                yield topic, ParkedDeadLetters(group=result.resource_name, reason=reason, number=number)
 
 
 async def _configured(link: BrokerConnection) -> set[str]:

@@ -40,8 +40,8 @@ from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.record_lookup import RecordLookup
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.model.records import (
-    LetterIdentity,
-    SpooledLetter,
+    DeadLetterIdentity,
+    SpooledDeadLetter,
     SpoolLane,
     SpoolSequence,
     SpoolView,
@@ -126,7 +126,7 @@ class DeadLetterDelivery:
         self._routes = SpoolRoutes(view)
         self._throttle = LogThrottle(clock.monotonic)
         self._sequence = SpoolSequence()
-        self._arrived: list[LetterIdentity] = []  # in their topics after they were spooled
+        self._arrived: list[DeadLetterIdentity] = []  # in their topics after they were spooled
         self._cluster = ""
         self.reports = DeadLetterReports(outbox=outbox, meter=meter, known_name=self.known_name)
         self._late = LateArrivals(self.reports, remove=self._remove_from_spool, clock=clock, tasks=tasks)
@@ -248,41 +248,41 @@ class DeadLetterDelivery:
         if not some:
             return
         if self._writer is None or self._spool is None:
-            for index, letter in some:
-                one.failed[index][letter.offset] = _NOT_OPEN
+            for index, dead_letter in some:
+                one.failed[index][dead_letter.offset] = _NOT_OPEN
             return
         direct: Sequence[Numbered] = ()
         now = self._clock.monotonic()
         # A spool that cannot be read must not keep dead letters from their topics.
         is_known = self._is_replayed() or now - self._opened_at > _MAX_REPLAY_S
         if is_known and self._routes.may_try(one.topic, now):
-            sources = {letter.source for _, letter in some}
+            sources = {dead_letter.source for _, dead_letter in some}
             await self._until_drained(one, {_lane(source) for source in sources})
-            behind = {source for source in sources if self._routes.has_letters(_lane(source))}
+            behind = {source for source in sources if self._routes.has_dead_letters(_lane(source))}
             direct = [numbered for numbered in some if numbered[1].source not in behind] if behind else some
             left = [_Unwritten(*numbered) for numbered in some if numbered[1].source in behind] if behind else []
         else:
             left = [_Unwritten(*numbered) for numbered in some]
-        fates: dict[LetterIdentity, _Fate] = {}
+        fates: dict[DeadLetterIdentity, _Fate] = {}
         left += await self._write_to_topic(one, self._writer, direct, fates)
         await self._write_to_spool(one, self._spool, left, fates)
 
     async def _until_drained(self, one: _Delivery, lanes: Collection[SpoolLane]) -> None:
         """Wait while the leader moves the last dead letters of these lanes; half of the time is for the topic."""
-        lanes = [lane for lane in lanes if self._routes.has_letters(lane) and self._routes.is_draining(lane)]
+        lanes = [lane for lane in lanes if self._routes.has_dead_letters(lane) and self._routes.is_draining(lane)]
         if not lanes:
             return
         began = self._clock.monotonic()
         until = began + min(one.hold_s, self._left_s(one) / 2) / 2
         while lanes and self._clock.monotonic() < until:
             await asyncio.sleep(_DRAIN_POLL_S)
-            lanes = [lane for lane in lanes if self._routes.has_letters(lane)]
+            lanes = [lane for lane in lanes if self._routes.has_dead_letters(lane)]
         for lane in lanes:
             self._routes.stop_waiting(lane)
         one.hold_s = max(0.0, one.hold_s - (self._clock.monotonic() - began))
 
     async def _write_to_topic(
-        self, one: _Delivery, writer: DeadLetterWriter, some: Sequence[Numbered], fates: dict[LetterIdentity, _Fate]
+        self, one: _Delivery, writer: DeadLetterWriter, some: Sequence[Numbered], fates: dict[DeadLetterIdentity, _Fate]
     ) -> "list[_Unwritten]":
         """Write to the topic, a dead letter that is too large once more without its copy; returns the others."""
         if not some or one.hold_s <= 0:
@@ -290,19 +290,22 @@ class DeadLetterDelivery:
         began = self._clock.monotonic()
         hold_s = min(one.hold_s, self._left_s(one) / 2)  # where the lock ends soon, half of the time is the spool's
         results = await writer.write(
-            one.topic, [letter for _, letter in some], hold_s, lambda letter: self._on_late(one, letter, fates)
+            one.topic,
+            [dead_letter for _, dead_letter in some],
+            hold_s,
+            lambda dead_letter: self._on_late(one, dead_letter, fates),
         )
         one.hold_s = max(0.0, one.hold_s - (self._clock.monotonic() - began))
         left: list[_Unwritten] = []
         bare: list[Numbered] = []
-        for (index, letter), failure in zip(some, results, strict=True):
+        for (index, dead_letter), failure in zip(some, results, strict=True):
             if failure is None:
                 continue
             is_too_large = failure.cause is WriteFailureCause.TOO_LARGE
-            if is_too_large and (letter.key is not None or letter.value is not None):
-                bare.append((index, replace(letter, key=None, value=None, copy_problem=failure.text)))
+            if is_too_large and (dead_letter.key is not None or dead_letter.value is not None):
+                bare.append((index, replace(dead_letter, key=None, value=None, copy_problem=failure.text)))
             else:
-                left.append(_Unwritten(index, letter, failure.text if is_too_large else None))
+                left.append(_Unwritten(index, dead_letter, failure.text if is_too_large else None))
         self._judge(one.topic, results, hold_s)
         return left + await self._write_to_topic(one, writer, bare, fates)
 
@@ -316,71 +319,73 @@ class DeadLetterDelivery:
             self._routes.mark_healthy(topic)
 
     async def _write_to_spool(
-        self, one: _Delivery, spool: SpoolWriter, some: "Sequence[_Unwritten]", fates: dict[LetterIdentity, _Fate]
+        self, one: _Delivery, spool: SpoolWriter, some: "Sequence[_Unwritten]", fates: dict[DeadLetterIdentity, _Fate]
     ) -> None:
         """Write to the spool; a dead letter that reaches its topic meanwhile is removed from the spool again."""
-        letters: list[tuple[int, SpooledLetter]] = []
+        dead_letters: list[tuple[int, SpooledDeadLetter]] = []
         for unwritten in some:
-            letter = self._spooled(one, unwritten)
-            if fates.get(letter.identity) is _Fate.ARRIVED:
+            dead_letter = self._spooled(one, unwritten)
+            if fates.get(dead_letter.identity) is _Fate.ARRIVED:
                 continue
-            refusal = self._routes.refusal(letter)
+            refusal = self._routes.refusal(dead_letter)
             if refusal is None:
-                self._routes.begin(letter)
-                letters.append((unwritten.index, letter))
+                self._routes.begin(dead_letter)
+                dead_letters.append((unwritten.index, dead_letter))
             else:
-                one.failed[unwritten.index][letter.offset] = refusal
-                fates[letter.identity] = _Fate.LOST
-        if not letters:
+                one.failed[unwritten.index][dead_letter.offset] = refusal
+                fates[dead_letter.identity] = _Fate.LOST
+        if not dead_letters:
             return
         try:
             results = await spool.write(
-                [letter for _, letter in letters],
+                [dead_letter for _, dead_letter in dead_letters],
                 self._left_s(one),
                 on_written=self._routes.confirm,
-                on_late=lambda letter, partition, offset: self._on_late_in_spool(letter, partition, offset, fates),
+                on_late=lambda dead_letter, partition, offset: self._on_late_in_spool(
+                    dead_letter, partition, offset, fates
+                ),
             )
         finally:
-            for _, letter in letters:
-                self._routes.end(letter)
-        for (index, letter), failure in zip(letters, results, strict=True):
-            if fates.get(letter.identity) is _Fate.ARRIVED:
+            for _, dead_letter in dead_letters:
+                self._routes.end(dead_letter)
+        for (index, dead_letter), failure in zip(dead_letters, results, strict=True):
+            if fates.get(dead_letter.identity) is _Fate.ARRIVED:
                 if failure is None:
-                    self._remove_later(letter.identity)
+                    self._remove_later(dead_letter.identity)
             elif failure is None:
-                fates[letter.identity] = _Fate.SPOOLED
+                fates[dead_letter.identity] = _Fate.SPOOLED
             else:
-                fates[letter.identity] = _Fate.LOST
-                one.failed[index][letter.offset] = failure.text
+                fates[dead_letter.identity] = _Fate.LOST
+                one.failed[index][dead_letter.offset] = failure.text
 
     # --- late arrivals
 
-    def _on_late(self, one: _Delivery, letter: DeadLetter, fates: dict[LetterIdentity, _Fate]) -> None:
+    def _on_late(self, one: _Delivery, dead_letter: DeadLetter, fates: dict[DeadLetterIdentity, _Fate]) -> None:
         """A dead letter is in its topic after the wait for it ended: it must not be moved there once more."""
         self._routes.mark_healthy(one.topic)
-        fate = fates.get(letter.identity)
-        fates[letter.identity] = _Fate.ARRIVED
+        fate = fates.get(dead_letter.identity)
+        fates[dead_letter.identity] = _Fate.ARRIVED
         if fate is _Fate.LOST:
-            self.reports.add_late(letter.identity)
+            self.reports.add_late(dead_letter.identity)
         elif fate is _Fate.SPOOLED:
-            if self._clock.epoch_ms() > letter.source.at + one.settings.write_timeout_ms:
-                self._late.add([letter.identity])
+            if self._clock.epoch_ms() > dead_letter.source.at + one.settings.write_timeout_ms:
+                self._late.add([dead_letter.identity])
             else:
-                self._remove_later(letter.identity)
+                self._remove_later(dead_letter.identity)
 
     def _on_late_in_spool(
-        self, letter: SpooledLetter, partition: int, offset: int, fates: dict[LetterIdentity, _Fate]
+        self, dead_letter: SpooledDeadLetter, partition: int, offset: int, fates: dict[DeadLetterIdentity, _Fate]
     ) -> None:
-        self._routes.confirm(letter, partition, offset)
-        if fates.get(letter.identity) is _Fate.ARRIVED:
-            self._remove_later(letter.identity)
+        self._routes.confirm(dead_letter, partition, offset)
+        if fates.get(dead_letter.identity) is _Fate.ARRIVED:
+            self._remove_later(dead_letter.identity)
         else:
-            fates[letter.identity] = _Fate.SPOOLED
-            self.reports.add_late(letter.identity)
+            fates[dead_letter.identity] = _Fate.SPOOLED
+            self.reports.add_late(dead_letter.identity)
 
-    def _remove_later(self, letter: LetterIdentity) -> None:
+    def _remove_later(self, dead_letter: DeadLetterIdentity) -> None:
         """Delivery reports come by the hundred: their tombstones are written together."""
-        self._arrived.append(letter)
+        self._arrived.append(dead_letter)
         if len(self._arrived) == 1:
             self._tasks.spawn(self._remove())
 
@@ -389,22 +394,22 @@ class DeadLetterDelivery:
         arrived, self._arrived = self._arrived, []
         await self._remove_from_spool(arrived)
 
-    async def _remove_from_spool(self, letters: Sequence[LetterIdentity]) -> None:
+    async def _remove_from_spool(self, dead_letters: Sequence[DeadLetterIdentity]) -> None:
         assert self._spool is not None
-        await self._spool.remove(letters)
+        await self._spool.remove(dead_letters)
 
     # --- records
 
-    def _spooled(self, one: _Delivery, unwritten: "_Unwritten") -> SpooledLetter:
-        letter, source = unwritten.letter, unwritten.letter.source
-        return SpooledLetter(
+    def _spooled(self, one: _Delivery, unwritten: "_Unwritten") -> SpooledDeadLetter:
+        dead_letter, source = unwritten.dead_letter, unwritten.dead_letter.source
+        return SpooledDeadLetter(
             group=source.group,
             topic_id=source.topic_id,
             partition=source.partition,
-            offset=letter.offset,
-            key=letter.key,
-            value=letter.value,
-            headers=tuple(letter.headers),
+            offset=dead_letter.offset,
+            key=dead_letter.key,
+            value=dead_letter.value,
+            headers=tuple(dead_letter.headers),
             target=one.topic,
             deadline=source.at + one.settings.write_timeout_ms,
             sequence=self._sequence.next(self._clock.epoch_ms()),
@@ -417,7 +422,7 @@ class _Unwritten:
     """A dead letter for the spool; `parked` is the reason why its topic will not take it."""
 
     index: int
-    letter: DeadLetter
+    dead_letter: DeadLetter
     parked: str | None = None
 
 

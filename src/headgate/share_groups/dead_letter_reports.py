@@ -21,7 +21,7 @@ from headgate.share_groups.model.dead_letter_records import (
     topic_id_text,
 )
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolLane
+from headgate.share_groups.spool.model.records import DeadLetterIdentity, SpooledDeadLetter, SpoolLane
 
 log = structlog.get_logger()
 
@@ -67,15 +67,15 @@ class DeadLetterReports:
         failures = self._failed.setdefault((lane, is_spooled), _UnreportedFailures(dlq_topic, reason, member))
         failures.offsets.extend(offsets)
 
-    def add_late(self, letter: LetterIdentity) -> None:
+    def add_late(self, dead_letter: DeadLetterIdentity) -> None:
         """Report a dead letter that was reported as missing and arrived all the same."""
-        self._log_late_soon(letter)
-        self._late_events.setdefault(SpoolLane(*letter[:3]), []).append(letter[3])
+        self._log_late_soon(dead_letter)
+        self._late_events.setdefault(SpoolLane(*dead_letter[:3]), []).append(dead_letter[3])
 
-    async def report_late(self, letters: Sequence[LetterIdentity]) -> bool:
+    async def report_late(self, dead_letters: Sequence[DeadLetterIdentity]) -> bool:
         """Report such dead letters, and wait until their events are written; False when one was lost."""
         lanes: dict[SpoolLane, list[int]] = {}
-        for one in letters:
+        for one in dead_letters:
             self._log_late_soon(one)
             lanes.setdefault(SpoolLane(*one[:3]), []).append(one[3])
         for lane in lanes:
@@ -86,10 +86,10 @@ class DeadLetterReports:
         deliveries = (self._outbox.deliver_event("late_write", lane.group, detail) for lane, detail in details)
         return all(await asyncio.gather(*deliveries))
 
-    def _log_late_soon(self, letter: LetterIdentity) -> None:
+    def _log_late_soon(self, dead_letter: DeadLetterIdentity) -> None:
         self._meter.late_writes += 1
         self._schedule()
-        self._late.setdefault(SpoolLane(*letter[:3]), []).append(letter[3])
+        self._late.setdefault(SpoolLane(*dead_letter[:3]), []).append(dead_letter[3])
 
     def report_withdrawn(self, some: DeadLetterRange, offsets: OffsetRanges, why: Mapping[str, object]) -> None:
         """Report dead letters of records that were not archived, or may not have been: readers must not count them."""
@@ -104,10 +104,10 @@ class DeadLetterReports:
         }
         self._outbox.put_event("dead_letter_withdrawn", group, detail)
 
-    def on_parked(self, letters: Sequence[SpooledLetter], reason: str) -> None:
+    def on_parked(self, dead_letters: Sequence[SpooledDeadLetter], reason: str) -> None:
         """Log that these were parked together; they are of one topic."""
         parked: dict[SpoolLane, list[int]] = {}
-        for one in letters:
+        for one in dead_letters:
             parked.setdefault(one.lane, []).append(one.offset)
         for lane, offsets in list(parked.items())[:_MAX_LOGGED]:
             log.warning(
@@ -116,7 +116,7 @@ class DeadLetterReports:
                 topic=self._name(lane),
                 partition=lane.partition,
                 offsets=ranges_text(offset_ranges(sorted(offsets))),
-                dlq_topic=letters[0].target,
+                dlq_topic=dead_letters[0].target,
                 reason=reason,
             )
 

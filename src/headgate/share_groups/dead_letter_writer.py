@@ -27,7 +27,7 @@ from headgate.kafka.fact_writer import MakeProducer, PolledProducer
 from headgate.kafka.topics import TopicAdmin, quiet, reason
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo, DeadLetterTopics
 from headgate.share_groups.model.dead_letter_records import Header, partition_of
-from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
+from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_DEAD_LETTERS, InFlightShares
 
 log = structlog.get_logger()
 
@@ -46,7 +46,7 @@ _NO_TOPIC = frozenset(
 )
 
 
-class WritableLetter(Protocol):
+class WritableDeadLetter(Protocol):
     """A dead letter as the writer sees it: a new one, or one from the spool."""
 
     @property
@@ -63,7 +63,7 @@ class WritableLetter(Protocol):
     def header_bytes(self) -> int: ...
 
 
-L = TypeVar("L", bound=WritableLetter)
+L = TypeVar("L", bound=WritableDeadLetter)
 OnLate = Callable[[L], None]
 
 
@@ -104,7 +104,7 @@ class DeadLetterWriter:
         auto_create: bool = False,
         replication: int | None = None,
         largest: int = LARGEST_DEAD_LETTER,
-        max_letters: int = MAX_LETTERS,
+        max_dead_letters: int = MAX_DEAD_LETTERS,
         max_bytes: int = MAX_BYTES,
         delivery_timeout_s: float = 10.0,
         clock: Clock | None = None,
@@ -125,7 +125,7 @@ class DeadLetterWriter:
             reconnect__backoff__max__ms=1000,
             batch__size=_BATCH_BYTES,
             message__max__bytes=largest,
-            queue__buffering__max__messages=2 * max_letters,
+            queue__buffering__max__messages=2 * max_dead_letters,
             queue__buffering__max__kbytes=2 * (max_bytes + largest) // 1024,
         )
         self._producer = PolledProducer(
@@ -139,7 +139,7 @@ class DeadLetterWriter:
         self._topics = topics or DeadLetterTopics(
             admin or TopicAdmin(settings), auto_create=auto_create, replication=replication, clock=self._clock
         )
-        self._shares = InFlightShares(max_letters, max_bytes)
+        self._shares = InFlightShares(max_dead_letters, max_bytes)
         self._largest = largest
         self._loop = asyncio.get_running_loop()
         self._one_by_one: dict[str, asyncio.Lock] = {}
@@ -151,9 +151,9 @@ class DeadLetterWriter:
         return len(self._reports)
 
     @property
-    def letters(self) -> int:
+    def dead_letters(self) -> int:
         """How many dead letters are in flight."""
-        return self._shares.letters
+        return self._shares.dead_letters
 
     @property
     def bytes(self) -> int:
@@ -173,13 +173,13 @@ class DeadLetterWriter:
         return await self._topics.describe(topic, self._producer.alive())
 
     async def write(
-        self, topic: str, letters: Sequence[L], deadline_s: float, on_late: OnLate[L] | None = None
+        self, topic: str, dead_letters: Sequence[L], deadline_s: float, on_late: OnLate[L] | None = None
     ) -> list[WriteFailure | None]:
         """Return when every in-sync replica has the dead letters, or at the deadline; None for each that is written.
 
         `on_late` is called on the loop for each that arrives after the deadline, or after the caller was cancelled.
         """
-        writings = [_Writing(topic, letter) for letter in letters]
+        writings = [_Writing(topic, dead_letter) for dead_letter in dead_letters]
         accepted = [one for one in writings if self._accept(one)]
         try:
             await self._until_written(topic, accepted, self._clock.monotonic() + deadline_s)
@@ -189,7 +189,7 @@ class DeadLetterWriter:
         return [_result(one, deadline_s) for one in writings]
 
     def _accept(self, writing: "_Writing") -> bool:
-        text = self._shares.take(writing.letter.group, writing.size)
+        text = self._shares.take(writing.dead_letter.group, writing.size)
         if text is not None:
             writing.failure = WriteFailure(WriteFailureCause.OVERLOADED, text)
         return text is None
@@ -255,7 +255,7 @@ class DeadLetterWriter:
         done: asyncio.Future[None] = self._loop.create_future()
         these = _Round(done)
         for one in writings:
-            letter = one.letter
+            dead_letter = one.dead_letter
             try:
                 if self._producer.is_closed:
                     one.failure = _CLOSED
@@ -264,10 +264,10 @@ class DeadLetterWriter:
                     producer,
                     one,
                     one.topic,
-                    key=letter.key,
-                    value=letter.value,
-                    headers=[*letter.headers],
-                    partition=partition_of(letter.partition, partitions),
+                    key=dead_letter.key,
+                    value=dead_letter.value,
+                    headers=[*dead_letter.headers],
+                    partition=partition_of(dead_letter.partition, partitions),
                 )
             except BufferError:
                 one.failure = WriteFailure(WriteFailureCause.UNREACHABLE, "the producer's queue is full")
@@ -296,7 +296,7 @@ class DeadLetterWriter:
         if writing.is_released:
             self._forget(writing)
             if failure is None and writing.on_late is not None:
-                writing.on_late(writing.letter)
+                writing.on_late(writing.dead_letter)
 
     def _release(self, writing: "_Writing", on_late: OnLate[Any] | None) -> None:
         """Stop counting it in the bounds, after its attempt in flight has ended."""
@@ -307,7 +307,7 @@ class DeadLetterWriter:
             writing.on_late = on_late
 
     def _forget(self, writing: "_Writing") -> None:
-        self._shares.release(writing.letter.group, writing.size)
+        self._shares.release(writing.dead_letter.group, writing.size)
 
 
 @dataclass(slots=True)
@@ -321,13 +321,15 @@ class _Round:
 class _Writing:
     """One dead letter being written; `round` is that of its attempt in flight."""
 
-    __slots__ = ("failure", "is_released", "letter", "on_late", "round", "size", "topic")
+    __slots__ = ("dead_letter", "failure", "is_released", "on_late", "round", "size", "topic")
 
-    def __init__(self, topic: str, letter: WritableLetter) -> None:
+    def __init__(self, topic: str, dead_letter: WritableDeadLetter) -> None:
         self.topic = topic
-        self.letter = letter
+        self.dead_letter = dead_letter
         # At least the size of a batch with this dead letter alone.
-        self.size = _BATCH_OVERHEAD + letter.header_bytes + len(letter.key or b"") + len(letter.value or b"")
+        self.size = (
+            _BATCH_OVERHEAD + dead_letter.header_bytes + len(dead_letter.key or b"") + len(dead_letter.value or b"")
+        )
         self.failure: WriteFailure | None = _NOT_IN_TIME
         self.round: _Round | None = None
         self.is_released = False

@@ -15,7 +15,7 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.tasks import TaskSet
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
-from headgate.share_groups.spool.model.records import LetterIdentity
+from headgate.share_groups.spool.model.records import DeadLetterIdentity
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ class LateArrivals:
         self,
         reports: DeadLetterReports,
         *,
-        remove: Callable[[Sequence[LetterIdentity]], Coroutine[Any, Any, None]],
+        remove: Callable[[Sequence[DeadLetterIdentity]], Coroutine[Any, Any, None]],
         clock: Clock,
         tasks: TaskSet,
     ) -> None:
@@ -38,7 +38,7 @@ class LateArrivals:
         self._remove = remove
         self._clock = clock
         self._tasks = tasks
-        self._arrived: list[LetterIdentity] = []
+        self._arrived: list[DeadLetterIdentity] = []
         self._is_reporting = False
         self._waits_from = -math.inf  # until then reports are not waited for
 
@@ -47,9 +47,9 @@ class LateArrivals:
         self._arrived.clear()
         self._is_reporting = False
 
-    def add(self, letters: Iterable[LetterIdentity]) -> None:
+    def add(self, dead_letters: Iterable[DeadLetterIdentity]) -> None:
         """Report these, which are in their topics, as late, and then remove them from the spool."""
-        self._arrived.extend(letters)
+        self._arrived.extend(dead_letters)
         if self._arrived and not self._is_reporting:
             self._is_reporting = True
             self._tasks.spawn(self._report_all())
@@ -63,19 +63,20 @@ class LateArrivals:
         finally:
             self._is_reporting = False
 
-    async def _report(self, letters: list[LetterIdentity]) -> None:
+    async def _report(self, dead_letters: list[DeadLetterIdentity]) -> None:
         """Return when the events are written, or when that took too long."""
         if self._clock.monotonic() < self._waits_from:
-            for one in letters:
+            for one in dead_letters:
                 self._reports.add_late(one)
             return
         try:
             async with asyncio.timeout(_REPORT_S):
-                is_written = await self._reports.report_late(letters)
+                is_written = await self._reports.report_late(dead_letters)
         except TimeoutError:
             is_written = False
         if not is_written:
             self._waits_from = self._clock.monotonic() + _UNAVAILABLE_S
             log.warning(
-                "late dead letters were removed from the spool before their events were written", number=len(letters)
+                "late dead letters were removed from the spool before their events were written",
+                number=len(dead_letters),
             )

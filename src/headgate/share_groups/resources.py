@@ -280,7 +280,7 @@ class ShareGroupResources:
         )
         self._follower.start()
         return SpoolClients(
-            letters=self.dead_letter_writer,
+            dead_letters=self.dead_letter_writer,
             spool=self.spool_writer,
             reader=SpoolReader(self._clients.settings, prefix=self._prefix),
             replayed=self._follower.replayed,

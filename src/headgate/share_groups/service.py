@@ -433,6 +433,6 @@ class ShareGroupService:
             dlq_topic=settings.dlq_topic,
             limit=self._limits.effective(state),
             limit_unprotected=self._limits.is_unprotected(group, state),
-            spooled=None if spooled is None else spooled.letters,
+            spooled=None if spooled is None else spooled.dead_letters,
             oldest_spooled_at=None if spooled is None else spooled.oldest_at,
         )

@@ -170,10 +170,10 @@ class ShareMeter:
             samples["headgate_dlq_topic_shared_by_multiple_groups", (topic,)] = groups
         for group, totals in spooled:
             age_ms = 0 if totals.oldest_at is None else max(0, now_ms - totals.oldest_at)
-            samples["headgate_share_group_spooled_dead_letters", (group,)] = totals.letters
+            samples["headgate_share_group_spooled_dead_letters", (group,)] = totals.dead_letters
             samples["headgate_share_group_spooled_bytes", (group,)] = totals.bytes + totals.parked_bytes
             samples["headgate_share_group_oldest_spooled_seconds", (group,)] = age_ms / 1000
-            samples["headgate_share_group_parked_dead_letters", (group,)] = totals.parked_letters
+            samples["headgate_share_group_parked_dead_letters", (group,)] = totals.parked_dead_letters
         return samples
 
     def count(self, counter: "Counter[str]", group: str, number: int) -> None:

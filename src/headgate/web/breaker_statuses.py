@@ -18,7 +18,7 @@ from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, UsageError
 from headgate.config.model import UpstreamConfig
 from headgate.kafka.connections import Connections, Dialler, credentials_of
-from headgate.share_groups.admin import breaker_status, parked_letters
+from headgate.share_groups.admin import breaker_status, parked_dead_letters
 from headgate.share_groups.model.breaker import json_of
 from headgate.web.access import AccessControl
 from headgate.web.api.models import ApiModel, Time, errors
@@ -123,12 +123,12 @@ class BreakerStatuses:
         dialler = await asyncio.to_thread(self._dialler)
         async with Connections(dialler) as connections:
             status = (await breaker_status(connections, group)).status
-            parked = await parked_letters(connections, group)
+            parked = await parked_dead_letters(connections, group)
         shown = {name: json_of(getattr(status, name)) for name in _SHOWN}
         if shown["last_resume"] is not None:  # without what a newer gateway adds
             shown["last_resume"] = {name: shown["last_resume"][name] for name in LastResumeModel.model_fields}
-        letters = [{"topic": topic, "reason": one.reason, "number": one.number} for topic, one in parked]
-        return {**shown, "parked": letters}
+        dead_letters = [{"topic": topic, "reason": one.reason, "number": one.number} for topic, one in parked]
+        return {**shown, "parked": dead_letters}
 
     def _dialler(self) -> Dialler:
         return self._gateway.dialler(credentials_of(self._upstream), timeout_s=_CALL_S)

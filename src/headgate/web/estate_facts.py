@@ -140,7 +140,7 @@ class EstateFacts:
         self._most_edges = most_edges
         self._uses: dict[Edge, ObservedUse] = {}
         self._applications: dict[tuple[str, str], DescribedApplication] = {}
-        self._letters: tuple[tuple[str, str], ...] = ()
+        self._dead_letter_topics: tuple[tuple[str, str], ...] = ()
         self._characters = 0
         self._declared = 0
         self.is_full = False
@@ -178,10 +178,10 @@ class EstateFacts:
             self._applications[key] = found
             self.changes += 1
 
-    def name_dead_letter_topics(self, letters: tuple[tuple[str, str], ...]) -> None:
+    def name_dead_letter_topics(self, topics: tuple[tuple[str, str], ...]) -> None:
         """The share groups with the dead-letter topics that their configs name, instead of those named before."""
-        if letters != self._letters:
-            self._letters = letters
+        if topics != self._dead_letter_topics:
+            self._dead_letter_topics = topics
             self.changes += 1
 
     def forget_uses(self) -> None:
@@ -215,7 +215,7 @@ class EstateFacts:
                 (described.kind, application.name, direction): described.at for direction in described.open_ended
             }
             flows += described.flows
-        for group, topic in self._letters:
+        for group, topic in self._dead_letter_topics:
             declared[Edge(cluster, SHARE_GROUP, group, topic, WRITE)] = (0, False)
         found = (
             self._row(edge, uses.get(edge), declared.get(edge), open_ended, now_ms)

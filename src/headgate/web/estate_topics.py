@@ -27,7 +27,7 @@ from headgate.web.share_states import SharePort
 
 log = structlog.get_logger()
 
-_MOST_LETTERS: Final = 5_000
+_MOST_DEAD_LETTER_TOPICS: Final = 5_000
 
 
 class EstatePort(Protocol):
@@ -135,4 +135,4 @@ def described_applications(records: Sequence[ConsumedRecord]) -> list[DescribedA
 
 def _dead_letter_topics(shares: SharePort) -> tuple[tuple[str, str], ...]:
     named = ((group, shares.of(group).settings.dlq_topic) for group in shares.groups())
-    return tuple(sorted((group, topic) for group, topic in named if topic is not None)[:_MOST_LETTERS])
+    return tuple(sorted((group, topic) for group, topic in named if topic is not None)[:_MOST_DEAD_LETTER_TOPICS])

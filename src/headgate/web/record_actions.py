@@ -26,7 +26,7 @@ from headgate.web.operator_requests import (
 )
 from headgate.web.record_view import RecordViewer
 
-_LETTERS: Final = TABLES["dead_letters"]
+_DEAD_LETTERS: Final = TABLES["dead_letters"]
 _COLUMNS: Final = (
     *("topic", "topic_id", "partition", "offset", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
     *("copied", "reason", "dead_lettered_at"),
@@ -63,7 +63,7 @@ class RecordHeaderModel(ApiModel):
     value: RecordContentModel | None
 
 
-class RecordLetterModel(ApiModel):
+class RecordDeadLetterModel(ApiModel):
     topic: Name
     partition: int
     offset: int
@@ -84,7 +84,7 @@ class RecordModel(ApiModel):
     value: RecordContentModel | None
     headers: list[RecordHeaderModel]
     headers_truncated: bool
-    dead_letter: RecordLetterModel
+    dead_letter: RecordDeadLetterModel
 
 
 def record_router(tables: EstateTables, viewer: RecordViewer, access: AccessControl) -> APIRouter:
@@ -101,23 +101,23 @@ def record_router(tables: EstateTables, viewer: RecordViewer, access: AccessCont
         require_own_page(request.headers)
         asked = await read_body(request, RecordBodyModel, _HINT)
         operator = operator_of(request, caller, asked.credential)
-        row = await tables.run(lambda: _letter(tables, asked, caller))
+        row = await tables.run(lambda: _dead_letter(tables, asked, caller))
         try:
             shown = await viewer.show(asked.group, _planned(row), operator)
         except OperationError as refused:
             raise refusal_of(refused) from None
-        letter = {
+        dead_letter = {
             "topic": row["dlq_topic"] if caller.names.has(row["dlq_topic"]) else None,
             "partition": row["dlq_partition"],
             "offset": row["dlq_offset"],
             "reason": row["reason"],
         }
-        return JSONResponse(shown | {"dead_letter": letter}, headers=OPERATION_HEADERS)
+        return JSONResponse(shown | {"dead_letter": dead_letter}, headers=OPERATION_HEADERS)
 
     return router
 
 
-def _letter(tables: EstateTables, asked: RecordBodyModel, caller: Caller) -> dict[str, Any]:
+def _dead_letter(tables: EstateTables, asked: RecordBodyModel, caller: Caller) -> dict[str, Any]:
     """The row of the dead letter; 404 where there is none that the caller may see."""
     where = [
         Condition("group", "=", asked.group),
@@ -129,7 +129,7 @@ def _letter(tables: EstateTables, asked: RecordBodyModel, caller: Caller) -> dic
     ]
     rows: tuple[dict[str, Any], ...] = ()
     if caller.names.has(asked.group) and caller.names.has(asked.topic):
-        rows = tables.reader.rows(_LETTERS, where=where, columns=_COLUMNS, limit=_MOST_TOPIC_IDS).rows
+        rows = tables.reader.rows(_DEAD_LETTERS, where=where, columns=_COLUMNS, limit=_MOST_TOPIC_IDS).rows
     if not rows:
         raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such dead letter of the group")
     return max(rows, key=lambda row: (row["dead_lettered_at"], row["topic_id"]))

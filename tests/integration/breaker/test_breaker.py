@@ -68,7 +68,7 @@ def test_too_many_dead_letters_pause_the_group_until_the_time_to_resume_has_pass
         assert one.errors == []
     assert third.errors == []
     fate = scene.fate(group, topic)
-    assert fate.archived == {letter.spot for letter in scene.letters(dlq, len(fate.archived))}
+    assert fate.archived == {dead_letter.spot for dead_letter in scene.dead_letters(dlq, len(fate.archived))}
     assert (len(fate.archived), len(fate.acknowledged)) == (30, 60)
     # None of what waited was delivered before the resume, or twice.
     late = [(place, count) for one in (old, new) for place, count, _ in one.deliveries() if place[2] >= 20]
@@ -183,7 +183,7 @@ def test_a_paused_group_acquires_nothing_and_loses_nothing_and_its_acknowledgeme
         fate = scene.fate(group, topic)
         assert {spot: last.deliveries for spot, last in fate.last.items() if spot[1] >= 2} == {(0, 2): 1}
         assert scene.lag(group, topic) == 31
-        assert scene.letters(dlq) == []
+        assert scene.dead_letters(dlq) == []
         assert asked < 100 * quiet_s, "no client spins"
         # A member that comes meanwhile waits like the others.
         late = java_440.join(f"{group}-late", scene.bootstrap, group, [topic])
@@ -199,7 +199,7 @@ def test_a_paused_group_acquires_nothing_and_loses_nothing_and_its_acknowledgeme
     assert third.errors == []
     fate = scene.wait_for_end(group, topic, 33)
     assert fate.archived == {(0, 2)}, "released again, and then over its limit"
-    assert [letter.spot for letter in scene.letters(dlq, 1)] == [(0, 2)]
+    assert [dead_letter.spot for dead_letter in scene.dead_letters(dlq, 1)] == [(0, 2)]
     until(lambda: [one["event"] for one in scene.events(group, "paused", "resumed")] == ["paused", "resumed"])
 
 
@@ -215,7 +215,7 @@ def test_switching_the_breaker_off_does_not_resume_and_an_operator_does(scene: S
     scene.send(topic, ["R:"] * 30)
     one = java_440.join(group, scene.bootstrap, group, [topic])
     scene.wait_for_status(group, lambda status: status["paused"])
-    assert len(scene.letters(dlq, 30)) == 30
+    assert len(scene.dead_letters(dlq, 30)) == 30
     scene.configure(group, {BREAKER: "false"})
     assert scene.status(group)["paused"]
     scene.send(topic, ["A:"] * 5)

@@ -17,9 +17,9 @@ REJECTED = "Offset rejected by client."
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def spots(values: list[str], partitions: int, letter: str) -> set[Spot]:
+def spots(values: list[str], partitions: int, dead_letter: str) -> set[Spot]:
     """Where the records with this letter lie that were sent one after the other over the partitions."""
-    return {(at % partitions, at // partitions) for at, value in enumerate(values) if value.startswith(letter)}
+    return {(at % partitions, at // partitions) for at, value in enumerate(values) if value.startswith(dead_letter)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,15 +33,15 @@ def test_each_rejected_offset_has_one_dead_letter_when_it_is_archived(
     rejected = spots(values, 3, "R")
     with consuming(kind, group, topic):
         scene.wait_for_end(group, topic, len(values))
-        found = scene.letters(dlq, len(rejected))
+        found = scene.dead_letters(dlq, len(rejected))
         fate = scene.fate(group, topic)
         assert fate.archived == rejected
-    assert sorted(letter.spot for letter in found) == sorted(rejected)
-    for letter in found:
-        partition, offset = letter.spot
-        assert letter.partition == partition % 2
-        assert (letter.key, letter.value) == (None, None)
-        kafkas = {name: value for name, value in letter.headers.items() if name.startswith("__dlq.errors.")}
+    assert sorted(dead_letter.spot for dead_letter in found) == sorted(rejected)
+    for dead_letter in found:
+        partition, offset = dead_letter.spot
+        assert dead_letter.partition == partition % 2
+        assert (dead_letter.key, dead_letter.value) == (None, None)
+        kafkas = {name: value for name, value in dead_letter.headers.items() if name.startswith("__dlq.errors.")}
         assert kafkas == {
             "__dlq.errors.topic": topic,
             "__dlq.errors.partition": str(partition),
@@ -50,8 +50,8 @@ def test_each_rejected_offset_has_one_dead_letter_when_it_is_archived(
             "__dlq.errors.delivery.count": "1",
             "__dlq.errors.message": REJECTED,
         }
-        assert all(name.startswith(("__dlq.errors.", "__headgate.")) for name in letter.headers)
-    assert len(scene.letters(dlq)) == len(rejected), "none came later"
+        assert all(name.startswith(("__dlq.errors.", "__headgate.")) for name in dead_letter.headers)
+    assert len(scene.dead_letters(dlq)) == len(rejected), "none came later"
 
 
 @pytest.mark.parametrize("kind", ["4.4.0 sync", "librdkafka sync"])
@@ -69,9 +69,9 @@ def test_a_copy_has_the_key_and_the_value_whatever_the_compression(
     with consuming(kind, group, topic):
         scene.wait_for_end(group, topic, len(sent))
     expected = {spot: both for spot, both in sent.items() if both[1].startswith(b"R")}
-    found = {letter.spot: letter for letter in scene.letters(dlq, len(expected))}
-    assert {spot: (letter.key, letter.value) for spot, letter in found.items()} == expected
-    assert not any("theirs" in letter.headers for letter in found.values())
+    found = {dead_letter.spot: dead_letter for dead_letter in scene.dead_letters(dlq, len(expected))}
+    assert {spot: (dead_letter.key, dead_letter.value) for spot, dead_letter in found.items()} == expected
+    assert not any("theirs" in dead_letter.headers for dead_letter in found.values())
 
 
 def test_a_copy_that_the_topic_cannot_hold_is_left_out_and_the_letter_says_why(
@@ -85,7 +85,7 @@ def test_a_copy_that_the_topic_cannot_hold_is_left_out_and_the_letter_says_why(
     scene.send(topic, [b"R:" + b"0" * 100_000], codec="zstd")
     with consuming("4.4.0 sync", group, topic):
         scene.wait_for_end(group, topic, 3)
-    found = {letter.spot: letter for letter in scene.letters(dlq, 3)}
+    found = {dead_letter.spot: dead_letter for dead_letter in scene.dead_letters(dlq, 3)}
     assert [found[0, at].value for at in range(3)] == [b"R:small", None, None]
     for at in (1, 2):
         assert "__headgate.copy.problem" in found[0, at].headers
@@ -116,7 +116,7 @@ def test_what_is_released_or_renewed_is_no_dead_letter(
         assert one.errors == []
         assert "renew" in {verdict for _, _, verdict in one.deliveries()}
         assert scene.fate(group, topic).archived == set()
-        assert scene.letters(dlq) == []
+        assert scene.dead_letters(dlq) == []
 
 
 def test_the_console_consumer_makes_dead_letters_too(scene: ShareScene) -> None:
@@ -127,7 +127,7 @@ def test_the_console_consumer_makes_dead_letters_too(scene: ShareScene) -> None:
         scene.bootstrap, group, topic, records=3, reject=True
     )
     scene.wait_for_end(group, topic, 3)
-    assert [letter.spot for letter in scene.letters(dlq, 3)] == [(0, 0), (0, 1), (0, 2)]
+    assert [dead_letter.spot for dead_letter in scene.dead_letters(dlq, 3)] == [(0, 0), (0, 1), (0, 2)]
 
 
 # --- who acknowledges elsewhere -------------------------------------------------------------------------------------
@@ -155,10 +155,10 @@ def test_a_reject_through_a_gateway_that_did_not_see_the_fetch_is_dead_lettered(
         assert (acquired.first_offset, acquired.last_offset) == (0, 2)
         assert member.acknowledge(there, 0, 2, [1, REJECT, 1]) == 0
         scene.wait_for_end(group, topic, 3)
-    [letter] = scene.letters(dlq, 1)
-    assert letter.spot == (0, 1)
-    assert letter.value == b"two", "fetched, for want of passing bytes"
-    assert letter.headers["__dlq.errors.message"] == REJECTED
+    [dead_letter] = scene.dead_letters(dlq, 1)
+    assert dead_letter.spot == (0, 1)
+    assert dead_letter.value == b"two", "fetched, for want of passing bytes"
+    assert dead_letter.headers["__dlq.errors.message"] == REJECTED
     # Nobody here knows it.
-    assert letter.headers["__dlq.errors.delivery.count"] == "0"
-    assert letter.headers["__headgate.delivery.count"] == "unknown"
+    assert dead_letter.headers["__dlq.errors.delivery.count"] == "0"
+    assert dead_letter.headers["__headgate.delivery.count"] == "unknown"

@@ -99,7 +99,7 @@ def test_a_gateway_that_was_stopped_past_a_lock_does_not_void_the_clients_own_ac
             return scene.fate(group, topic).archived == {(0, 0)}
 
         until(is_archived)
-    assert [letter.spot for letter in scene.letters(dlq, 1)] == [(0, 0)]
+    assert [dead_letter.spot for dead_letter in scene.dead_letters(dlq, 1)] == [(0, 0)]
 
 
 def test_a_partition_that_left_the_members_session_does_not_come_back(scene: ShareScene) -> None:
@@ -124,4 +124,4 @@ def test_a_partition_that_left_the_members_session_does_not_come_back(scene: Sha
         scene.send(topic, ["not for this member"])
         for _ in range(5):
             assert member.fetch(through) is None
-    assert [letter.spot for letter in scene.letters(dlq, 1)] == [(0, 0)]
+    assert [dead_letter.spot for dead_letter in scene.dead_letters(dlq, 1)] == [(0, 0)]

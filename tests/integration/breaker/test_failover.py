@@ -43,7 +43,7 @@ def test_a_gateway_that_is_killed_under_load_loses_nothing_and_trips_nothing(
     aftermath = campaign(scene, [java_431, java_440], [kill])
     print(aftermath)
     assert aftermath.delivered > aftermath.sent, "the kill met records that were held"
-    assert aftermath.letters > 0
+    assert aftermath.dead_letters > 0
     assert aftermath.problems == ()
 
 

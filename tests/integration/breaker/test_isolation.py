@@ -53,7 +53,7 @@ def test_a_strict_group_starts_while_the_group_that_had_its_topic_first_does_not
     scene.wait_for_end(second, topic, 2)
     member.close()
     assert member.errors == []
-    until(lambda: len(scene.letters(dlq)) == 1)
+    until(lambda: len(scene.dead_letters(dlq)) == 1)
     assert scene.events(second, "isolation_conflict") == []
 
 
@@ -70,6 +70,8 @@ def test_groups_that_are_not_strict_share_a_topic_and_the_metric_shows_it(
         member.close()
         assert member.errors == []
     assert owner.errors == []
-    until(lambda: sorted(one.headers["__dlq.errors.group"] for one in scene.letters(dlq)) == sorted((first, second)))
+    until(
+        lambda: sorted(one.headers["__dlq.errors.group"] for one in scene.dead_letters(dlq)) == sorted((first, second))
+    )
     assert scene.gateway.metric(SHARED, topic=dlq) == 2
     assert scene.events(second, "isolation_conflict") == []

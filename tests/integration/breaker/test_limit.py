@@ -39,10 +39,10 @@ def test_what_is_released_at_its_limit_is_dead_lettered_and_not_delivered_again(
     assert fate.archived == poison
     counts = sorted(count for (_, *spot), count, _ in deliveries if tuple(spot) in poison)
     assert counts == [1] * 4 + [2] * 4, "twice each, never more"
-    found = scene.letters(dlq, len(poison))
-    assert sorted(letter.spot for letter in found) == sorted(poison)
-    assert {letter.headers["__dlq.errors.message"] for letter in found} == {OVER}
-    assert {letter.headers["__dlq.errors.delivery.count"] for letter in found} <= {"2", "3"}
+    found = scene.dead_letters(dlq, len(poison))
+    assert sorted(dead_letter.spot for dead_letter in found) == sorted(poison)
+    assert {dead_letter.headers["__dlq.errors.message"] for dead_letter in found} == {OVER}
+    assert {dead_letter.headers["__dlq.errors.delivery.count"] for dead_letter in found} <= {"2", "3"}
 
 
 def test_records_of_members_that_crashed_are_dead_lettered_when_they_come_over_the_limit(
@@ -66,7 +66,7 @@ def test_records_of_members_that_crashed_are_dead_lettered_when_they_come_over_t
     assert one.errors == []
     assert [place[2] for place, _, _ in one.deliveries()] == [3]
     assert fate.archived == {(0, 0), (0, 1), (0, 2)}
-    assert sorted(letter.spot for letter in scene.letters(dlq, 3)) == [(0, 0), (0, 1), (0, 2)]
+    assert sorted(dead_letter.spot for dead_letter in scene.dead_letters(dlq, 3)) == [(0, 0), (0, 1), (0, 2)]
     assert max(fate.highest.values()) <= 3
 
 
@@ -82,14 +82,14 @@ def test_what_comes_over_its_limit_while_the_dead_letter_topic_is_deleted_is_arc
     one.close()
     assert one.errors == []
     assert fate.archived == {(0, 1), (0, 2)}
-    waiting = [letter for _, letter in spooled(scene, group)]
-    assert [letter.offset for letter in waiting] == [1, 2]
-    assert {dict(letter.headers)["__dlq.errors.message"] for letter in waiting} == {OVER.encode()}
+    waiting = [dead_letter for _, dead_letter in spooled(scene, group)]
+    assert [dead_letter.offset for dead_letter in waiting] == [1, 2]
+    assert {dict(dead_letter.headers)["__dlq.errors.message"] for dead_letter in waiting} == {OVER.encode()}
     create(scene, dlq)
     scene.wait_for_status(group, lambda status: status["spooled"] == 0)
-    found = scene.letters(dlq, 2)
-    assert [(letter.spot, letter.value) for letter in found] == [((0, 1), b"L:"), ((0, 2), b"L:")]
-    assert {letter.headers["__dlq.errors.message"] for letter in found} == {OVER}
+    found = scene.dead_letters(dlq, 2)
+    assert [(dead_letter.spot, dead_letter.value) for dead_letter in found] == [((0, 1), b"L:"), ((0, 2), b"L:")]
+    assert {dead_letter.headers["__dlq.errors.message"] for dead_letter in found} == {OVER}
     assert spooled(scene, group) == []
 
 
@@ -131,7 +131,7 @@ def test_a_limit_that_is_not_set_is_the_brokers_default(scene: ShareScene, consu
     with consuming("4.3.1 none", group, topic):
         fate = scene.wait_for_end(group, topic, 1)
     assert fate.archived == {(0, 0)}
-    [letter] = scene.letters(dlq, 1)
-    assert letter.headers["__dlq.errors.message"] == OVER
+    [dead_letter] = scene.dead_letters(dlq, 1)
+    assert dead_letter.headers["__dlq.errors.message"] == OVER
     scene.configure(group, {DLQ_TOPIC: None})
     until(lambda: scene.described(group, LIMIT, through=False) == before)

@@ -14,7 +14,7 @@ from tests.support.share_consumers import ShareJvm
 from tests.support.share_outages import OutageLimits, endure
 
 WIDE = OutageLimits(commit_s=8.0, commit_ratio=3.0, throughput=0.2)
-LETTERS_S = 40.0
+DEAD_LETTERS_S = 40.0
 
 
 def test_outages_of_a_topic_are_not_felt_and_lose_no_dead_letter(
@@ -30,7 +30,7 @@ def test_outages_of_a_topic_are_not_felt_and_lose_no_dead_letter(
             rate=200,
             addresses=[logged_in(scene)],
             limits=WIDE,
-            letters_s=LETTERS_S,
+            dead_letters_s=DEAD_LETTERS_S,
         )
     print(*found, sep="\n")
     assert [one.problems for one in found] == [(), ()]

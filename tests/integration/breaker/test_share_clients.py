@@ -48,7 +48,7 @@ DEADLINE_S = 60.0  # of what should take moments, on a machine that is busy
 ORIGIN = Origin(cluster="test", writer="gw/0", boot="b1")
 
 
-def letter(offset: int = 0, *, partition: int = 0, value: bytes | None = None) -> DeadLetter:
+def dead_letter(offset: int = 0, *, partition: int = 0, value: bytes | None = None) -> DeadLetter:
     source = DeadLetterSource(
         group="sg",
         member="m-1",
@@ -161,7 +161,7 @@ async def first_refused(writer: DeadLetterWriter, topic: str, offsets: Iterator[
     unanswered: set[int] = set()
     async with asyncio.timeout(DEADLINE_S):
         for offset in offsets:
-            [said] = await writer.write(topic, [letter(offset, partition=2)], 2.0)
+            [said] = await writer.write(topic, [dead_letter(offset, partition=2)], 2.0)
             if said is not None and said.cause is not WriteFailureCause.UNREACHABLE:
                 return Refusal(offset, said.cause, unanswered)
             if said is not None:
@@ -176,9 +176,9 @@ async def test_letters_go_to_the_partition_of_their_source_with_their_headers(to
     topic = topics.create(3)
     async with writing(topics.settings) as writer:
         await writer.open(topic)
-        wanted = [letter(offset, partition=offset % 5, value=b"v%d" % offset) for offset in range(200)]
+        wanted = [dead_letter(offset, partition=offset % 5, value=b"v%d" % offset) for offset in range(200)]
         assert await writer.write(topic, wanted, DEADLINE_S) == [None] * 200
-        assert (writer.letters, writer.bytes) == (0, 0)
+        assert (writer.dead_letters, writer.bytes) == (0, 0)
         facts = await writer.describe_topic(topic)
     assert (facts.partitions, facts.max_message_bytes) == (3, 1_048_588)
     found = {
@@ -197,17 +197,17 @@ async def test_a_letter_that_its_topic_never_takes_ends_at_once_and_without_its_
 ) -> None:
     topic = topics.create(1, max_message_bytes="2000")
     async with writing(topics.settings) as writer:
-        large = letter(1, value=os.urandom(4000))
+        large = dead_letter(1, value=os.urandom(4000))
         began = asyncio.get_running_loop().time()
         assert await failure_of(writer, topic, large, 100.0) is WriteFailureCause.TOO_LARGE
         assert asyncio.get_running_loop().time() - began < DEADLINE_S
-        assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
+        assert await writer.write(topic, [dead_letter(1)], DEADLINE_S) == [None]
         # Together they are larger than the topic takes in a batch, and each of them is not; the one that is too large
         # takes none of the others with it.
-        many = [letter(2 + one) for one in range(20)]
+        many = [dead_letter(2 + one) for one in range(20)]
         said = await writer.write(topic, [*many[:10], large, *many[10:]], DEADLINE_S)
         assert [one and one.cause for one in said] == [None] * 10 + [WriteFailureCause.TOO_LARGE] + [None] * 10
-        others = [writer.write(topic, [letter(22 + one)], DEADLINE_S) for one in range(20)]
+        others = [writer.write(topic, [dead_letter(22 + one)], DEADLINE_S) for one in range(20)]
         assert await asyncio.gather(*others) == [[None]] * 20
     assert await asyncio.to_thread(topics.offsets) == list(range(1, 42))
 
@@ -215,18 +215,18 @@ async def test_a_letter_that_its_topic_never_takes_ends_at_once_and_without_its_
 async def test_a_letter_larger_than_any_that_is_tried_is_too_large(topics: Topics) -> None:
     topic = topics.create(1)
     async with writing(topics.settings, largest=10_000) as writer:
-        assert await failure_of(writer, topic, letter(value=bytes(20_000)), 100.0) is WriteFailureCause.TOO_LARGE
+        assert await failure_of(writer, topic, dead_letter(value=bytes(20_000)), 100.0) is WriteFailureCause.TOO_LARGE
 
 
 async def test_a_deleted_topic_stays_deleted_and_letters_go_on_when_it_is_made_again(topics: Topics) -> None:
     topic = topics.create(3)
     async with writing(topics.settings) as writer:
-        assert await writer.write(topic, [letter(1, partition=2)], DEADLINE_S) == [None]
+        assert await writer.write(topic, [dead_letter(1, partition=2)], DEADLINE_S) == [None]
         await asyncio.to_thread(topics.delete)
         refused = await first_refused(writer, topic, count(2))
         assert refused.cause is WriteFailureCause.NO_TOPIC
         assert not await asyncio.to_thread(topics.exists)
-        waiting = asyncio.create_task(writer.write(topic, [letter(refused.offset + 1, partition=2)], DEADLINE_S))
+        waiting = asyncio.create_task(writer.write(topic, [dead_letter(refused.offset + 1, partition=2)], DEADLINE_S))
         await asyncio.to_thread(topics.create, 2)
         assert await waiting == [None]
     assert set(await asyncio.to_thread(topics.offsets)) - refused.unanswered == {refused.offset + 1}
@@ -239,7 +239,7 @@ async def test_an_absent_topic_is_made_only_when_the_operator_says_so(topics: To
         assert not (await writer.describe_topic(topics.name)).partitions
     assert not await asyncio.to_thread(topics.exists)
     async with writing(topics.settings, auto_create=True) as writer:
-        assert await writer.write(topics.name, [letter(one) for one in range(3)], DEADLINE_S) == [None] * 3
+        assert await writer.write(topics.name, [dead_letter(one) for one in range(3)], DEADLINE_S) == [None] * 3
     assert await asyncio.to_thread(topics.offsets) == [0, 1, 2]
 
 
@@ -248,13 +248,13 @@ async def test_a_dead_letter_that_arrives_after_its_deadline_is_reported_as_late
     late: list[DeadLetter] = []
     async with writing(topics.settings) as writer:
         await writer.open(topic)
-        wanted = letter(7)
+        wanted = dead_letter(7)
         [said] = await writer.write(topic, [wanted], 0.0, late.append)  # on its way, and no answer can be here yet
         assert said is not None
         assert said.cause is WriteFailureCause.UNREACHABLE
-        assert (writer.letters, late) == (1, [])
+        assert (writer.dead_letters, late) == (1, [])
         await until(lambda: late == [wanted])
-        assert (writer.letters, writer.bytes) == (0, 0)
+        assert (writer.dead_letters, writer.bytes) == (0, 0)
     assert await asyncio.to_thread(topics.offsets) == [7]
 
 
@@ -262,12 +262,12 @@ async def test_a_caller_that_went_away_hears_of_its_letter_too(topics: Topics) -
     topic = topics.create(1)
     late: list[DeadLetter] = []
     async with writing(topics.settings) as writer:
-        assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
-        going = asyncio.create_task(writer.write(topic, [letter(2), letter(3)], DEADLINE_S, late.append))
+        assert await writer.write(topic, [dead_letter(1)], DEADLINE_S) == [None]
+        going = asyncio.create_task(writer.write(topic, [dead_letter(2), dead_letter(3)], DEADLINE_S, late.append))
         await asyncio.sleep(0)
         going.cancel()
         await until(lambda: [one.offset for one in late] == [2, 3])
-        assert (writer.letters, writer.bytes) == (0, 0)
+        assert (writer.dead_letters, writer.bytes) == (0, 0)
 
 
 async def test_letters_go_on_when_a_right_comes_back(cluster: Cluster, topics: Topics) -> None:
@@ -275,10 +275,10 @@ async def test_letters_go_on_when_a_right_comes_back(cluster: Cluster, topics: T
     settings = dict(cluster.client_config(SecurityProtocol.SASL_PLAINTEXT, user="bob"))
     async with writing(settings) as writer:
         with allowed(topics.admin, topic):
-            assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
+            assert await writer.write(topic, [dead_letter(1)], DEADLINE_S) == [None]
         refused = await first_refused(writer, topic, count(2))
         assert refused.cause is WriteFailureCause.NOT_ALLOWED
-        waiting = asyncio.create_task(writer.write(topic, [letter(refused.offset + 1)], DEADLINE_S))
+        waiting = asyncio.create_task(writer.write(topic, [dead_letter(refused.offset + 1)], DEADLINE_S))
         with allowed(topics.admin, topic):
             assert await waiting == [None]
     found = set(await asyncio.to_thread(topics.offsets))

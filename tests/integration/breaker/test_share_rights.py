@@ -85,7 +85,7 @@ def test_requests_without_a_log_in_are_neither_reported_nor_logged_and_others_ar
     # Clients of the scene may have connected meanwhile; the flood was larger than that.
     until(lambda: scene.gateway.metric("headgate_connections") <= connections + REQUESTS // 4)
     assert reports(scene, group) == before
-    assert scene.letters(dlq) == []
+    assert scene.dead_letters(dlq) == []
 
 
 def test_requests_of_a_client_without_read_on_the_group_are_refused_by_the_broker_and_not_reported(
@@ -100,7 +100,7 @@ def test_requests_of_a_client_without_read_on_the_group_are_refused_by_the_broke
         assert client.log_in("bob", USERS["bob"]).error_code == 0
         assert [member.acknowledge(client, 0, 9, [REJECT]) for _ in range(3)] == [GROUP_DENIED] * 3
     assert reports(scene, group) == before
-    assert scene.letters(dlq) == []
+    assert scene.dead_letters(dlq) == []
 
 
 def test_a_fetch_without_read_on_a_paused_group_is_refused_by_the_gateway_as_by_the_broker(
@@ -141,10 +141,10 @@ def test_a_reject_of_what_a_client_does_not_hold_needs_read_on_the_topic_and_tak
         # Alice names the member of another client, as one who has described the group can.
         until(lambda: _code_of_alice(holder, alice) != GROUP_DENIED)
         assert _code_of_alice(holder, alice) == TOPIC_DENIED
-        assert scene.letters(dlq) == []
+        assert scene.dead_letters(dlq) == []
         assert holder.acknowledge(admin, 0, 0, [REJECT]) == 0
-    [letter] = scene.letters(dlq, 1)
-    assert letter.headers["__dlq.errors.delivery.count"] == "1"
+    [dead_letter] = scene.dead_letters(dlq, 1)
+    assert dead_letter.headers["__dlq.errors.delivery.count"] == "1"
     assert scene.events(group, "write_timeout", "dead_letter_withdrawn") == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.share_groups.spool.model.records import SpooledLetter, decode_spooled
+from headgate.share_groups.spool.model.records import SpooledDeadLetter, decode_spooled
 from tests.integration.breaker.test_spool import spooled
 from tests.support.cluster import Cluster
 from tests.support.raw_client import RawClient
@@ -58,9 +58,9 @@ def test_spooled_dead_letters_reach_their_topic_in_order_when_it_is_created_agai
     create(scene, dlq)
     took = until(lambda: scene.status(group)["spooled"] == 0)
     print(f"{NUMBER} dead letters were moved {took:.1f} s after their topic was created")
-    letters = scene.letters(dlq)
-    assert [letter.spot for letter in letters] == [(0, at) for at in range(NUMBER)]
-    assert [letter.value for letter in letters] == [f"value {at}".encode() for at in range(NUMBER)]
+    dead_letters = scene.dead_letters(dlq)
+    assert [dead_letter.spot for dead_letter in dead_letters] == [(0, at) for at in range(NUMBER)]
+    assert [dead_letter.value for dead_letter in dead_letters] == [f"value {at}".encode() for at in range(NUMBER)]
     assert spooled(scene, group) == []
     assert scene.status(group)["oldest_spooled_at"] is None
     until(lambda: sum(offsets(event) for event in scene.events(group, "late_write")) == NUMBER)
@@ -81,7 +81,7 @@ def test_spooled_dead_letters_outlive_all_workers_and_are_moved_by_the_next_lead
     create(scene, dlq)
     until(lambda: len(scene.gateway.workers()) == len(killed) and not set(killed) & set(scene.gateway.workers()))
     scene.wait_for_status(group, lambda status: status["spooled"] == 0)
-    spots = [letter.spot for letter in scene.letters(dlq)]
+    spots = [dead_letter.spot for dead_letter in scene.dead_letters(dlq)]
     assert list(dict.fromkeys(spots)) == [(0, at) for at in range(NUMBER)], "in order, also where one is there twice"
     assert spooled(scene, group) == []
 
@@ -111,8 +111,8 @@ def test_dead_letters_go_to_their_topic_again_while_records_are_rejected_all_the
         while directly == 0:
             reject_more(10)
             directly = rejected - max(ever_spooled(scene, group)) - 1
-    until(lambda: len(scene.letters(dlq)) >= rejected)
-    spots = [letter.spot for letter in scene.letters(dlq)]
+    until(lambda: len(scene.dead_letters(dlq)) >= rejected)
+    spots = [dead_letter.spot for dead_letter in scene.dead_letters(dlq)]
     assert list(dict.fromkeys(spots)) == [(0, at) for at in range(rejected)]
     assert set(range(NUMBER)) <= ever_spooled(scene, group)
     print(f"of {rejected} dead letters the last {directly} did not go through the spool")
@@ -123,7 +123,7 @@ def ever_spooled(scene: ShareScene, group: str) -> set[int]:
     reader = Reading(scene.direct, f"{scene.facts}spool")
     try:
         found = (decode_spooled(key, value, headers) for _, key, value, headers in reader.to_the_end())
-        return {one.offset for one in found if isinstance(one, SpooledLetter) and one.group == group}
+        return {one.offset for one in found if isinstance(one, SpooledDeadLetter) and one.group == group}
     finally:
         reader.close()
 

@@ -12,9 +12,9 @@ from itertools import count
 import pytest
 
 from headgate.kafka.topics import ensure_topics
-from headgate.share_groups.spool.model.records import SpooledLetter
+from headgate.share_groups.spool.model.records import SpooledDeadLetter
 from headgate.share_groups.spool.writer import SpoolWriter
-from tests.integration.breaker.test_outages import LETTERS_S, WIDE
+from tests.integration.breaker.test_outages import DEAD_LETTERS_S, WIDE
 from tests.support.cluster import start_test_cluster
 from tests.support.outage_kinds import start_broker, stopped_and_too_few
 from tests.support.share_blows import PARTITIONS as LOADED
@@ -48,7 +48,7 @@ def test_a_broker_that_is_stopped_and_too_few_replicas_are_not_felt_and_lose_no_
         outage_s=5.0,
         rate=200,
         limits=WIDE,
-        letters_s=LETTERS_S,
+        dead_letters_s=DEAD_LETTERS_S,
     )
     print(*found, sep="\n")
     assert [one.problems for one in found] == [(), (), ()]
@@ -61,7 +61,7 @@ def test_a_broker_that_is_killed_costs_no_write_to_the_spool(before_three: Share
 
 async def _write_while_a_broker_is_killed(scene: ShareScene) -> None:
     """It is among the in-sync replicas of every partition until the cluster has noticed its death, after 9 s."""
-    letter = SpooledLetter(
+    dead_letter = SpooledDeadLetter(
         group="none",
         topic_id=bytes(16),
         partition=0,
@@ -84,7 +84,9 @@ async def _write_while_a_broker_is_killed(scene: ShareScene) -> None:
         while not is_over:
             began = time.monotonic()
             offset = next(numbers)
-            failures.extend(await writer.write([replace(letter, partition=lane, offset=offset, sequence=offset)], 10.0))
+            failures.extend(
+                await writer.write([replace(dead_letter, partition=lane, offset=offset, sequence=offset)], 10.0)
+            )
             took.append(time.monotonic() - began)
             await asyncio.sleep(0.05)
 
@@ -126,5 +128,5 @@ def test_a_coordinator_that_moves_in_mid_window_loses_nothing_and_trips_nothing(
     finally:
         restart()
     print(aftermath)
-    assert aftermath.letters > 0
+    assert aftermath.dead_letters > 0
     assert aftermath.problems == ()

@@ -12,7 +12,7 @@ from headgate.base.errors import ClusterError
 from headgate.cli import main as cli
 from headgate.cli import share_groups as command
 from headgate.cli.cluster_calls import Outcome
-from headgate.share_groups.admin import DescribedBreaker, DlqTopic, DlqTopology, ParkedLetters, StatusSource
+from headgate.share_groups.admin import DescribedBreaker, DlqTopic, DlqTopology, ParkedDeadLetters, StatusSource
 from headgate.share_groups.model.breaker import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
@@ -183,7 +183,7 @@ def test_dead_letter_topics_are_a_table() -> None:
 
 
 def test_parked_dead_letters_are_lines_below_the_table() -> None:
-    parked = (ParkedLetters(group="s\n1", reason="too large", number=3),)
+    parked = (ParkedDeadLetters(group="s\n1", reason="too large", number=3),)
     topology = DlqTopology(topics=(DlqTopic(topic="dlq.old", groups=(), has_strict=False, parked=parked),))
     assert command.topology_text(topology).splitlines()[1:] == [
         "dlq.old         no     no       -",

@@ -73,7 +73,7 @@ async def _page() -> bytes:
         unwritten=0,
         shared=[("dlq.o", 2)],
         ignored={"too_old": 0},
-        spooled=[("sg", SpoolTotals(letters=1, bytes=9, oldest_at=1))],
+        spooled=[("sg", SpoolTotals(dead_letters=1, bytes=9, oldest_at=1))],
         now_ms=2,
     )
     worker |= ActivityFeature(Config(), Principals()).samples()

@@ -21,7 +21,7 @@ from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.resources import FactListeners, PartialDecisionError
 from headgate.share_groups.spool.model.index import SpoolIndex, spool_record
-from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolTombstone
+from headgate.share_groups.spool.model.records import DeadLetterIdentity, SpooledDeadLetter, SpoolTombstone
 from headgate.share_groups.spool.transfer import SpoolClients
 from headgate.share_groups.spool.writer import OnWritten
 
@@ -59,24 +59,28 @@ class FakeDeadLetterWriter:
         self.on_late: OnLate[DeadLetter] | None = None
 
     async def write(
-        self, topic: str, letters: Sequence[DeadLetter], deadline_s: float, on_late: OnLate[DeadLetter] | None = None
+        self,
+        topic: str,
+        dead_letters: Sequence[DeadLetter],
+        deadline_s: float,
+        on_late: OnLate[DeadLetter] | None = None,
     ) -> list[WriteFailure | None]:
         assert topic.startswith("dlq.")
         self.on_late = on_late
-        self.begun.extend(letters)
-        self.deadlines += [deadline_s] * len(letters)
+        self.begun.extend(dead_letters)
+        self.deadlines += [deadline_s] * len(dead_letters)
         if self.failure is not None:
             raise self.failure
         if self.problem is not None:
-            return [WriteFailure(WriteFailureCause.NO_TOPIC, self.problem)] * len(letters)
+            return [WriteFailure(WriteFailureCause.NO_TOPIC, self.problem)] * len(dead_letters)
         try:
             async with asyncio.timeout(deadline_s):
-                await (asyncio.Event() if self.blocked & {one.partition for one in letters} else self.open).wait()
+                await (asyncio.Event() if self.blocked & {one.partition for one in dead_letters} else self.open).wait()
         except TimeoutError:
-            return [WriteFailure(WriteFailureCause.UNREACHABLE, "no answer came")] * len(letters)
+            return [WriteFailure(WriteFailureCause.UNREACHABLE, "no answer came")] * len(dead_letters)
         too_large = WriteFailure(WriteFailureCause.TOO_LARGE, "larger than the topic takes")
-        results = [too_large if len(one.value or b"") > self.max_bytes else None for one in letters]
-        self.written.extend(one for one, failure in zip(letters, results, strict=True) if failure is None)
+        results = [too_large if len(one.value or b"") > self.max_bytes else None for one in dead_letters]
+        self.written.extend(one for one, failure in zip(dead_letters, results, strict=True) if failure is None)
         return results
 
     async def describe_topic(self, topic: str) -> DeadLetterTopicInfo:  # noqa: ARG002
@@ -86,7 +90,7 @@ class FakeDeadLetterWriter:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        return sorted((letter.partition, letter.offset) for letter in self.written)
+        return sorted((dead_letter.partition, dead_letter.offset) for dead_letter in self.written)
 
 
 class FakeSpoolWriter:
@@ -96,16 +100,16 @@ class FakeSpoolWriter:
         self.open = asyncio.Event()
         self.open.set()
         self.answer_s = 0.01
-        self.letters: list[SpooledLetter] = []
-        self.removed: list[LetterIdentity] = []
+        self.dead_letters: list[SpooledDeadLetter] = []
+        self.removed: list[DeadLetterIdentity] = []
         self.deadlines: list[float] = []
         self.on_late: OnWritten | None = None
-        self._records: list[SpooledLetter | SpoolTombstone] = []
+        self._records: list[SpooledDeadLetter | SpoolTombstone] = []
         self._followed = 0
 
     async def write(
         self,
-        letters: Sequence[SpooledLetter],
+        dead_letters: Sequence[SpooledDeadLetter],
         deadline_s: float,
         *,
         on_written: OnWritten | None = None,
@@ -117,22 +121,22 @@ class FakeSpoolWriter:
             async with asyncio.timeout(min(self.answer_s, deadline_s)):
                 await self.open.wait()
         except TimeoutError:
-            return [WriteFailure(WriteFailureCause.UNREACHABLE, "the spool did not answer")] * len(letters)
-        for letter in letters:
+            return [WriteFailure(WriteFailureCause.UNREACHABLE, "the spool did not answer")] * len(dead_letters)
+        for dead_letter in dead_letters:
             if on_written is not None:
-                on_written(letter, 0, len(self._records))
-            self._records.append(letter)
-            self.letters.append(letter)
-        return [None] * len(letters)
+                on_written(dead_letter, 0, len(self._records))
+            self._records.append(dead_letter)
+            self.dead_letters.append(dead_letter)
+        return [None] * len(dead_letters)
 
-    async def remove(self, identities: Sequence[LetterIdentity]) -> list[WriteFailure | None]:
+    async def remove(self, identities: Sequence[DeadLetterIdentity]) -> list[WriteFailure | None]:
         self.removed += identities
         self._records += map(SpoolTombstone, identities)
         return [None] * len(identities)
 
     def move(self, number: int | None = None) -> None:
         """As if the leader had moved all dead letters, or the first ones."""
-        self._records += [SpoolTombstone(one.identity) for one in self.letters[:number]]
+        self._records += [SpoolTombstone(one.identity) for one in self.dead_letters[:number]]
 
     def follow(self, index: SpoolIndex) -> None:
         for offset in range(self._followed, len(self._records)):
@@ -141,7 +145,7 @@ class FakeSpoolWriter:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        return [(letter.partition, letter.offset) for letter in self.letters]
+        return [(dead_letter.partition, dead_letter.offset) for dead_letter in self.dead_letters]
 
 
 class FakeFactWriter:
@@ -303,7 +307,7 @@ class FakeKafka:
         self.spool_index = index
         self.on_spool_change = on_change
         nothing: Any = FakeSpoolReader()
-        return SpoolClients(letters=nothing, spool=nothing, reader=nothing, replayed=self.spool_replayed)
+        return SpoolClients(dead_letters=nothing, spool=nothing, reader=nothing, replayed=self.spool_replayed)
 
     def start_leadership(
         self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]

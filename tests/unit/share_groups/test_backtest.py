@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.share_groups.model.backtest import (
-    LETTER_DELAY_S,
+    DEAD_LETTER_DELAY_S,
     NO_KEY,
     BacktestSummary,
     CountColumns,
+    DeadLetterColumns,
     GroupHistory,
-    LetterColumns,
     PausedPeriod,
     SimulatedTrip,
     configurations,
@@ -32,12 +32,12 @@ def columns(rows: Sequence[Row]) -> CountColumns:
 
 
 def history(
-    rows: Sequence[Row], length_s: int = 600, paused: Sequence[tuple[int, int]] = (), letters: Sequence[Made] = ()
+    rows: Sequence[Row], length_s: int = 600, paused: Sequence[tuple[int, int]] = (), dead_letters: Sequence[Made] = ()
 ) -> GroupHistory:
     periods = [PausedPeriod(begin=START + begin, end=START + end) for begin, end in paused]
-    made = np.array(letters, dtype=np.int64).reshape(-1, 2)
-    of_keys = LetterColumns(at=START * 1000 + made[:, 0], key=made[:, 1])
-    return GroupHistory(columns(rows), begin=START, end=START + length_s, paused=periods, letters=of_keys)
+    made = np.array(dead_letters, dtype=np.int64).reshape(-1, 2)
+    of_keys = DeadLetterColumns(at=START * 1000 + made[:, 0], key=made[:, 1])
+    return GroupHistory(columns(rows), begin=START, end=START + length_s, paused=periods, dead_letters=of_keys)
 
 
 def rules(percent: int = 20, window_s: int = 10, least: int = 10) -> BreakerRules:
@@ -131,7 +131,7 @@ def test_only_records_of_the_window_decide_whether_a_trip_is_false() -> None:
     assert not trip.is_false
 
 
-def letters_of(second: int, *counts: int) -> list[Made]:
+def dead_letters_of(second: int, *counts: int) -> list[Made]:
     """As many letters of each key, made half a second before the gateway counted them."""
     return [(second * 1000 - 500, key) for key, n in enumerate(counts) for _ in range(n)]
 
@@ -139,49 +139,49 @@ def letters_of(second: int, *counts: int) -> list[Made]:
 def test_a_trip_is_false_when_the_dead_letters_of_one_key_cause_it() -> None:
     """The example of the documentation: 80 accepted records and 30 dead letters, of which one key has 15."""
     rows = [(5, 0, 40, 15), (5, 1, 40, 15)]
-    one_order, all_orders = letters_of(5, 15, *[2] * 7, 1), letters_of(5, *[1] * 30)
-    (trip,) = history(rows, letters=one_order).simulate(rules(), 30)
+    one_order, all_orders = dead_letters_of(5, 15, *[2] * 7, 1), dead_letters_of(5, *[1] * 30)
+    (trip,) = history(rows, dead_letters=one_order).simulate(rules(), 30)
     assert trip.is_false
     for made in (all_orders, one_order[:10], [(at, NO_KEY) for at, _ in one_order], ()):
-        (trip,) = history(rows, letters=made).simulate(rules(), 30)
+        (trip,) = history(rows, dead_letters=made).simulate(rules(), 30)
         assert not trip.is_false, "15 of 95 records are below 20 %; 29 of 109, or 20 of 100, are not"
 
 
 def test_a_key_that_failed_once_makes_no_trip_false() -> None:
     """12 dead letters of 60 records are just 20 %; without one or two of them it is less."""
-    for made, is_false in ((letters_of(5, *[1] * 12), False), (letters_of(5, 2, *[1] * 10), True)):
-        (trip,) = history([(5, 0, 24, 6), (5, 1, 24, 6)], letters=made).simulate(rules(), 30)
+    for made, is_false in ((dead_letters_of(5, *[1] * 12), False), (dead_letters_of(5, 2, *[1] * 10), True)):
+        (trip,) = history([(5, 0, 24, 6), (5, 1, 24, 6)], dead_letters=made).simulate(rules(), 30)
         assert trip.is_false == is_false
 
 
 def test_a_key_makes_no_trip_false_when_little_else_was_processed() -> None:
     for accepted, is_false in ((9, False), (10, True)):
-        (trip,) = history([(0, 0, accepted, 50)], letters=letters_of(0, 50)).simulate(rules(), 30)
+        (trip,) = history([(0, 0, accepted, 50)], dead_letters=dead_letters_of(0, 50)).simulate(rules(), 30)
         assert trip.is_false == is_false
 
 
 def test_letters_that_were_not_counted_make_no_trip_false() -> None:
     """Letters of one key were made when no count is left for them: before, after, in a pause, and more than counted."""
     rows = [(20, 0, 30, 8), (20, 1, 30, 8), (40, 0, 0, 5)]
-    others = letters_of(20, *[1] * 16)
-    late = (20 - LETTER_DELAY_S) * 1000 - 1
-    for made in ([(late, 99)] * 16, [*others, *letters_of(20, *[0] * 99, 16)], [(21_000, 99)] * 16):
-        (trip,) = history(rows, letters=made).simulate(rules(), 60)
+    others = dead_letters_of(20, *[1] * 16)
+    late = (20 - DEAD_LETTER_DELAY_S) * 1000 - 1
+    for made in ([(late, 99)] * 16, [*others, *dead_letters_of(20, *[0] * 99, 16)], [(21_000, 99)] * 16):
+        (trip,) = history(rows, dead_letters=made).simulate(rules(), 60)
         assert (trip.second - START, trip.is_false) == (20, False)
-    (trip,) = history(rows, letters=[(late + 1, 99)] * 16).simulate(rules(), 60)
+    (trip,) = history(rows, dead_letters=[(late + 1, 99)] * 16).simulate(rules(), 60)
     assert trip.is_false, "they were counted when the last of their time had come"
-    (trip,) = history([*rows, (12, 0, 0, 16)], letters=[(11_900, 99)] * 16, paused=[(5, 19)]).simulate(rules(), 60)
+    (trip,) = history([*rows, (12, 0, 0, 16)], dead_letters=[(11_900, 99)] * 16, paused=[(5, 19)]).simulate(rules(), 60)
     assert not trip.is_false, "they were counted in a pause"
 
 
 def oracle_of_keys(
-    rows: Sequence[Row], letters: Sequence[Made], of: BreakerRules, trip: SimulatedTrip, start: int
+    rows: Sequence[Row], dead_letters: Sequence[Made], of: BreakerRules, trip: SimulatedTrip, start: int
 ) -> bool:
     """Whether the trip is false, with each count of a dead letter and each letter taken one by one."""
-    waiting = sorted(letters, key=lambda one: one[0])
+    waiting = sorted(dead_letters, key=lambda one: one[0])
     counted: list[tuple[int, int]] = []
     for second in sorted(at for at, _, _, written in rows for _ in range(written)):
-        waiting = [one for one in waiting if second - one[0] // 1000 <= LETTER_DELAY_S]
+        waiting = [one for one in waiting if second - one[0] // 1000 <= DEAD_LETTER_DELAY_S]
         if waiting and waiting[0][0] // 1000 <= second:
             counted.append((second, waiting.pop(0)[1]))
     at = trip.second - START
@@ -203,12 +203,12 @@ def oracle_of_keys(
     st.integers(1, 30),
 )
 def test_a_trip_is_false_when_it_is_for_a_plain_count(
-    rows: list[Row], letters: list[Made], percent: int, window_s: int
+    rows: list[Row], dead_letters: list[Made], percent: int, window_s: int
 ) -> None:
     of = rules(percent, window_s)
     start = 0
-    for trip in history(rows, 60, letters=letters).simulate(of, 5):
-        assert trip.is_false == oracle_of_keys(rows, letters, of, trip, start)
+    for trip in history(rows, 60, dead_letters=dead_letters).simulate(of, 5):
+        assert trip.is_false == oracle_of_keys(rows, dead_letters, of, trip, start)
         start = trip.second - START + 6
 
 

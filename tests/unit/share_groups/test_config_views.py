@@ -37,7 +37,7 @@ from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, LIST_RESOURCES, Scene, scene
 from tests.unit.share_groups.scene import GROUP_RESOURCE as GROUP
 from tests.unit.share_groups.scene import TOPIC_RESOURCE as TOPIC
-from tests.unit.share_groups.spool.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_index import dead_letter
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3, 4])
 DEFAULT, STATIC, SET = 5, 4, 8
@@ -306,7 +306,7 @@ async def test_parked_dead_letters_are_shown_only_when_they_are_asked_for_by_nam
     async with scene() as it:
         for number in range(3):
             it.kafka.spool_index.apply(
-                spool_record(0, number, letter(number, group="sg", target="dlq.old", parked="too large"))
+                spool_record(0, number, dead_letter(number, group="sg", target="dlq.old", parked="too large"))
             )
         (one,) = await describe(it, version, describing((GROUP, "sg", (PARKED,))), result())
         assert [(config.name, config.value, config.read_only) for config in one.configs] == [
@@ -321,7 +321,7 @@ async def test_parked_dead_letters_are_shown_only_when_they_are_asked_for_by_nam
 async def test_many_parked_topics_are_cut_to_what_a_response_can_hold() -> None:
     async with scene() as it:
         for number in range(300):
-            parked = letter(number, group="sg", target=f"dlq.{number:0200}", parked="too large")
+            parked = dead_letter(number, group="sg", target=f"dlq.{number:0200}", parked="too large")
             it.kafka.spool_index.apply(spool_record(0, number, parked))
         (one,) = await describe(it, 1, describing((GROUP, "sg", (PARKED,))), result())
         assert 20_000 < len(one.configs[0].value or "") < 32_768
@@ -329,8 +329,8 @@ async def test_many_parked_topics_are_cut_to_what_a_response_can_hold() -> None:
 
 async def test_a_group_with_parked_dead_letters_and_no_configs_is_listed() -> None:
     async with scene() as it:
-        it.kafka.spool_index.apply(spool_record(0, 0, letter(1, group="parked", parked="too large")))
-        it.kafka.spool_index.apply(spool_record(0, 1, letter(1, group="spooled")))
+        it.kafka.spool_index.apply(spool_record(0, 0, dead_letter(1, group="parked", parked="too large")))
+        it.kafka.spool_index.apply(spool_record(0, 1, dead_letter(1, group="spooled")))
         assert await listed(it, (GROUP,)) == [("parked", GROUP)]
 
 

@@ -177,10 +177,10 @@ async def test_a_member_that_does_not_hold_a_record_gets_no_copy_of_it() -> None
         assert asked.key == 1, "a Fetch, with the client's own right"
         await on.broker.send(asked.answer())
         await on.goes_on_acknowledging(acknowledged({0: 121}))
-        held, letter = on.dead_letters.written
+        held, dead_letter = on.dead_letters.written
         assert (held.value, held.source.topic) == (b"secret", "secret-topic")
-        assert letter.value is None
-        assert letter.copy_problem is not None
+        assert dead_letter.value is None
+        assert dead_letter.copy_problem is not None
 
 
 @pytest.mark.parametrize(("size", "at_once"), [(1, 40), (210_000, 20)])
@@ -226,8 +226,8 @@ async def test_a_record_that_cannot_be_read_in_time_has_a_dead_letter_without_a_
         asked = await on.broker.request()
         assert asked.key == 1, "a Fetch"
         await until(lambda: bool(on.dead_letters.written))
-        [letter] = on.dead_letters.written
-        assert (letter.value, letter.copy_problem) == (None, "the record could not be read in time")
+        [dead_letter] = on.dead_letters.written
+        assert (dead_letter.value, dead_letter.copy_problem) == (None, "the record could not be read in time")
         await on.broker.send(asked.answer())
         await on.goes_on_acknowledging(acknowledged({0: 0}))
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}

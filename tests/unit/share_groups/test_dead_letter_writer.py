@@ -26,7 +26,7 @@ SOURCE = DeadLetterSource(
     cause=Cause.REJECTED,
     at=1,
 )
-LETTER = DeadLetter(SOURCE, offset=1)
+DEAD_LETTER = DeadLetter(SOURCE, offset=1)
 
 
 @asynccontextmanager
@@ -43,11 +43,11 @@ async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
     loop = asyncio.get_running_loop()
     async with opened() as writer:
         began = loop.time()
-        said = await writer.write("dlq.o", [LETTER, replace(LETTER, offset=2)], 0.3)
+        said = await writer.write("dlq.o", [DEAD_LETTER, replace(DEAD_LETTER, offset=2)], 0.3)
         assert 0.25 <= loop.time() - began < 5.0
         assert [one and one.cause for one in said] == [WriteFailureCause.UNREACHABLE] * 2
         assert all(one and "to dlq.o within 0.3 s: " in one.text for one in said)
-        assert (writer.letters, writer.bytes) == (0, 0)
+        assert (writer.dead_letters, writer.bytes) == (0, 0)
 
 
 async def test_after_the_deadline_no_attempt_begins() -> None:
@@ -59,28 +59,28 @@ async def test_after_the_deadline_no_attempt_begins() -> None:
         return DeadLetterTopicInfo(partitions=0)
 
     async with opened(clock=clock, topics=StubTopics(describe)) as writer:
-        [said] = await writer.write("dlq.o", [LETTER], 15)
+        [said] = await writer.write("dlq.o", [DEAD_LETTER], 15)
     assert len(attempts) == 2
     assert said is not None
     assert said.cause is WriteFailureCause.NO_TOPIC
 
 
 async def test_dead_letters_beyond_the_bounds_are_refused_at_once() -> None:
-    async with opened(max_letters=4) as writer:
-        waiting = asyncio.create_task(writer.write("dlq.o", [LETTER], 0.5))
+    async with opened(max_dead_letters=4) as writer:
+        waiting = asyncio.create_task(writer.write("dlq.o", [DEAD_LETTER], 0.5))
         await asyncio.sleep(0)
         began = asyncio.get_running_loop().time()
-        taken, refused = await writer.write("dlq.o", [LETTER, LETTER], 0.5)
+        taken, refused = await writer.write("dlq.o", [DEAD_LETTER, DEAD_LETTER], 0.5)
         assert taken is not None
         assert taken.cause is WriteFailureCause.UNREACHABLE
         assert refused is not None
         assert refused.cause is WriteFailureCause.OVERLOADED
         assert refused.text.startswith("2 dead letters of ")
         await waiting
-        assert writer.letters == 0
-        both = asyncio.create_task(writer.write("dlq.o", [LETTER, LETTER], 3600))
+        assert writer.dead_letters == 0
+        both = asyncio.create_task(writer.write("dlq.o", [DEAD_LETTER, DEAD_LETTER], 3600))
         await asyncio.sleep(0)
-        [refused] = await writer.write("dlq.o", [LETTER], 3600)
+        [refused] = await writer.write("dlq.o", [DEAD_LETTER], 3600)
         assert refused is not None
         assert asyncio.get_running_loop().time() - began < 60
         both.cancel()
@@ -88,11 +88,11 @@ async def test_dead_letters_beyond_the_bounds_are_refused_at_once() -> None:
 
 async def test_closing_ends_all_waiting_writes() -> None:
     async with opened() as writer:
-        waiting = asyncio.create_task(writer.write("dlq.o", [LETTER], 3600))
+        waiting = asyncio.create_task(writer.write("dlq.o", [DEAD_LETTER], 3600))
         await asyncio.sleep(0.05)
     async with asyncio.timeout(20):
         assert await waiting != [None]
-    [said] = await writer.write("dlq.o", [LETTER], 3600)
+    [said] = await writer.write("dlq.o", [DEAD_LETTER], 3600)
     assert said is not None
     assert "closed" in said.text
 
@@ -100,18 +100,18 @@ async def test_closing_ends_all_waiting_writes() -> None:
 async def test_a_producer_that_broke_keeps_no_letters() -> None:
     broken = BreakableProducers()
     async with opened(topics=StubTopics(at_once), make_producer=broken.make) as writer:
-        letters = [replace(LETTER, offset=offset, value=bytes(1000)) for offset in range(20)]
-        waiting = asyncio.create_task(writer.write("dlq.o", letters, 0.3))
+        dead_letters = [replace(DEAD_LETTER, offset=offset, value=bytes(1000)) for offset in range(20)]
+        waiting = asyncio.create_task(writer.write("dlq.o", dead_letters, 0.3))
         await asyncio.sleep(0.05)
         assert writer.expected_reports == 20
         broken.fail()
         await writer.describe_topic("dlq.o")  # looks for a producer that is alive
-        assert (writer.expected_reports, writer.letters) == (0, 20), "they are tried again until the deadline"
+        assert (writer.expected_reports, writer.dead_letters) == (0, 20), "they are tried again until the deadline"
         assert all(one and one.cause is WriteFailureCause.UNREACHABLE for one in await waiting)
         broken.fail()
         await writer.describe_topic("dlq.o")
-        assert (writer.expected_reports, writer.letters, writer.bytes) == (0, 0, 0)
-        letters.clear()
+        assert (writer.expected_reports, writer.dead_letters, writer.bytes) == (0, 0, 0)
+        dead_letters.clear()
         gc.collect()
         assert not [one for one in gc.get_objects() if isinstance(one, DeadLetter) and one.value]
 
@@ -156,11 +156,11 @@ async def test_a_late_success_is_told_and_an_old_call_back_means_nothing() -> No
     late: list[DeadLetter] = []
     keeping = KeepingProducer()
     async with opened(topics=StubTopics(at_once), make_producer=lambda _: keeping) as writer:
-        [said] = await writer.write("dlq.o", [LETTER], 0.0, late.append)
+        [said] = await writer.write("dlq.o", [DEAD_LETTER], 0.0, late.append)
         assert said is not None
         [told] = keeping.callbacks
         told(None, Mock())
         told(None, Mock())
         await asyncio.sleep(0.05)
-        assert late == [LETTER]
-        assert (writer.letters, writer.bytes) == (0, 0)
+        assert late == [DEAD_LETTER]
+        assert (writer.dead_letters, writer.bytes) == (0, 0)

@@ -30,11 +30,11 @@ SOURCE = DeadLetterSource(
     cause=Cause.REJECTED,
     at=1_794_731_901_727,
 )
-LETTER = DeadLetter(SOURCE, 4711)
+DEAD_LETTER = DeadLetter(SOURCE, 4711)
 
 
 def test_the_six_shipped_headers_come_first_and_are_text() -> None:
-    assert LETTER.headers[:6] == [
+    assert DEAD_LETTER.headers[:6] == [
         ("__dlq.errors.topic", b"orders"),
         ("__dlq.errors.partition", b"3"),
         ("__dlq.errors.offset", b"4711"),
@@ -45,7 +45,7 @@ def test_the_six_shipped_headers_come_first_and_are_text() -> None:
 
 
 def test_our_own_have_our_own_prefix() -> None:
-    assert LETTER.headers[6:] == [
+    assert DEAD_LETTER.headers[6:] == [
         ("__headgate.topic.id", b"AAECAwQFBgcICQoLDA0ODw"),
         ("__headgate.member", b"Zr6kCcS0Qf-8DeEy5PZy4w"),
         ("__headgate.cluster", b"c1"),
@@ -62,13 +62,13 @@ def test_an_unknown_delivery_count_is_marked() -> None:
     headers = dict(DeadLetter(replace(SOURCE, delivery_count=None), 1).headers)
     assert headers["__dlq.errors.delivery.count"] == b"0"
     assert headers["__headgate.delivery.count"] == b"unknown"
-    assert "__headgate.delivery.count" not in dict(LETTER.headers)
+    assert "__headgate.delivery.count" not in dict(DEAD_LETTER.headers)
 
 
 def test_a_missing_copy_has_its_reason_in_a_header() -> None:
-    headers = dict(replace(LETTER, copy_problem="larger than max.message.bytes").headers)
+    headers = dict(replace(DEAD_LETTER, copy_problem="larger than max.message.bytes").headers)
     assert headers["__headgate.copy.problem"] == b"larger than max.message.bytes"
-    assert "__headgate.copy.problem" not in dict(LETTER.headers)
+    assert "__headgate.copy.problem" not in dict(DEAD_LETTER.headers)
 
 
 def test_names_that_are_no_ascii_are_utf8() -> None:
@@ -77,8 +77,8 @@ def test_names_that_are_no_ascii_are_utf8() -> None:
 
 def test_duplicates_of_a_dead_letter_have_one_identity() -> None:
     again = DeadLetter(replace(SOURCE, member="other", at=5, delivery_count=None), 4711)
-    assert again.identity == LETTER.identity == ("sg", bytes(range(16)), 3, 4711)
-    assert replace(LETTER, offset=4712).identity != LETTER.identity
+    assert again.identity == DEAD_LETTER.identity == ("sg", bytes(range(16)), 3, 4711)
+    assert replace(DEAD_LETTER, offset=4712).identity != DEAD_LETTER.identity
 
 
 @pytest.mark.parametrize(("source", "partitions", "target"), [(0, 1, 0), (7, 1, 0), (3, 8, 3), (8, 8, 0), (13, 8, 5)])
@@ -93,8 +93,8 @@ def test_the_headers_that_dead_letters_share_are_encoded_once() -> None:
 
 @pytest.mark.parametrize("problem", [None, "gr\u00fcn"])
 def test_the_size_of_the_headers_is_that_of_all_of_them(problem: str | None) -> None:
-    letter = replace(LETTER, copy_problem=problem)
-    assert letter.header_bytes == header_bytes(letter.headers)
+    dead_letter = replace(DEAD_LETTER, copy_problem=problem)
+    assert dead_letter.header_bytes == header_bytes(dead_letter.headers)
 
 
 # --- offsets of rejected ranges in chunks, which are looked up and become dead letters together -----------------------
@@ -123,12 +123,12 @@ def test_every_offset_becomes_one_dead_letter_in_order(
         ranges.append(rejected(begin, begin + length - 1, partition=partition, count=count))
         begin += length
     found = list(chunks(ranges, most, (lambda _, offset: (offset - 2, offset + 2)) if copies else None))
-    letters = [
-        (index, letter.source.partition, letter.source.delivery_count, letter.offset)
+    dead_letters = [
+        (index, dead_letter.source.partition, dead_letter.source.delivery_count, dead_letter.offset)
         for chunk in found
-        for index, letter in chunk.dead_letters({}, cluster="c", topic="t", at=1)
+        for index, dead_letter in chunk.dead_letters({}, cluster="c", topic="t", at=1)
     ]
-    assert letters == [
+    assert dead_letters == [
         (index, one.key[3], one.delivery_count, offset)
         for index, one in enumerate(ranges)
         for offset in range(one.first, one.last + 1)
@@ -163,5 +163,5 @@ def test_records_that_may_have_to_be_fetched_do_not_delay_those_that_are_kept() 
 def test_a_dead_letter_has_the_copy_of_its_offset() -> None:
     [chunk] = chunks([rejected(1, 2)], 10)
     copies = {1: RecordCopy(b"k", b"v"), 2: RecordCopy(problem="gone")}
-    found = [letter for _, letter in chunk.dead_letters(copies, cluster="c", topic="t", at=1)]
+    found = [dead_letter for _, dead_letter in chunk.dead_letters(copies, cluster="c", topic="t", at=1)]
     assert [(one.key, one.value, one.copy_problem) for one in found] == [(b"k", b"v", None), (None, None, "gone")]

@@ -25,7 +25,7 @@ from headgate.wire.messages.share import (
 from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.fake_kafka import trip
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, GROUP_RESOURCE, SHARE_DESCRIBE, Scene, scene
-from tests.unit.share_groups.spool.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_index import dead_letter
 
 VERSION, TAG = 1, 10001
 
@@ -238,9 +238,9 @@ async def test_the_status_has_the_dead_letters_in_the_spool_that_are_not_parked(
         it.configure("sg")
         assert (it.service.status("sg").spooled, it.service.status("sg").oldest_spooled_at) == (0, None)
         for offset in (7, 8):
-            spooled = letter(offset, group="sg", sequence=offset * SEQUENCES_A_MS)
+            spooled = dead_letter(offset, group="sg", sequence=offset * SEQUENCES_A_MS)
             it.kafka.spool_index.apply(spool_record(0, offset, spooled))
-        it.kafka.spool_index.apply(spool_record(0, 9, letter(9, group="sg", sequence=0, parked="too large")))
+        it.kafka.spool_index.apply(spool_record(0, 9, dead_letter(9, group="sg", sequence=0, parked="too large")))
         assert (it.service.status("sg").spooled, it.service.status("sg").oldest_spooled_at) == (2, 7)
         it.kafka.spool_replayed.clear()
         assert (it.service.status("sg").spooled, it.service.status("sg").oldest_spooled_at) == (None, None)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headgate.web.api.dead_letter_models import DeadLettersModel, LetterClustersModel
+from headgate.web.api.dead_letter_models import DeadLetterClustersModel, DeadLettersModel
 from headgate.web.api.episode_points import counted, span_of
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.tokens import TokenScope, add_token
@@ -15,7 +15,7 @@ LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)
 
 
 async def test_episodes_with_the_newest_first(shop: ApiStage) -> None:
-    found = LetterClustersModel.model_validate(await shop.json("clusters"))
+    found = DeadLetterClustersModel.model_validate(await shop.json("clusters"))
     assert [(one.group, one.verdict) for one in found.clusters] == [("billing", "content"), ("other", "poison")]
     assert (found.clusters[0].evidence, found.clusters[0].feature) == ({"recall": 1.0}, "schema_id=7")
     cut = await shop.json("clusters", limit=1)

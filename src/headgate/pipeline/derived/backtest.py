@@ -21,12 +21,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headgate.pipeline.derived.derivation import DAY_HOURS, HOUR_MS, Derivation, DerivedRun
 from headgate.share_groups.model.backtest import (
     DAY_S,
-    LETTER_DELAY_S,
+    DEAD_LETTER_DELAY_S,
     LONGEST_WINDOW_MS,
     NO_KEY,
     CountColumns,
+    DeadLetterColumns,
     GroupHistory,
-    LetterColumns,
     Numbers,
     SimulatedTrip,
     configurations,
@@ -57,7 +57,7 @@ def backtest_rows(
     happened = events.where(sf.col("event").isin("tripped", "paused", "resumed", "config_changed")).select(
         "cluster_id", "group", "at", "event", "by", "detail", sf.lit(None).cast("long").alias("key")
     )
-    made = letters.where(sf.col("dead_lettered_at").between((begin - LETTER_DELAY_S) * 1000, end * 1000 - 1))
+    made = letters.where(sf.col("dead_lettered_at").between((begin - DEAD_LETTER_DELAY_S) * 1000, end * 1000 - 1))
     of_keys = made.where((sf.col("format") == "kafka") & ~sf.col("withdrawn")).select(
         "cluster_id",
         "group",
@@ -117,7 +117,7 @@ def _group_rows(counts: pa.Table, beside: pa.Table, begin: int, end: int) -> pa.
         begin=begin,
         end=end,
         paused=paused_periods(recorded, end=end),
-        letters=_letters(beside.filter(is_letter)),
+        dead_letters=_letters(beside.filter(is_letter)),
     )
     settings = recorded_settings(recorded)
     live = rules_of(settings)
@@ -154,9 +154,9 @@ def _columns(counts: pa.Table) -> CountColumns:
     return CountColumns(second=second, member=_numbers(members), delivered=delivered, dlq_written=written)
 
 
-def _letters(letters: pa.Table) -> LetterColumns:
+def _letters(letters: pa.Table) -> DeadLetterColumns:
     keys = letters["key"].combine_chunks().dictionary_encode().indices.fill_null(NO_KEY)
-    return LetterColumns(at=_numbers(letters["at"]), key=_numbers(keys))
+    return DeadLetterColumns(at=_numbers(letters["at"]), key=_numbers(keys))
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:

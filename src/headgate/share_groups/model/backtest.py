@@ -35,7 +35,7 @@ LEAST_REST: Final = 10
 # that failed once caused nothing.
 LEAST_OF_KEY: Final = 2
 # A dead letter is counted when its acknowledgement has succeeded and the counts of that second are written.
-LETTER_DELAY_S: Final = 10
+DEAD_LETTER_DELAY_S: Final = 10
 # The key of a dead letter whose record has none, or was gone before its key was read.
 NO_KEY: Final = -1
 
@@ -61,14 +61,14 @@ class CountColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterColumns:
+class DeadLetterColumns:
     """Dead letters of a group: a row for each, in any order; some that were counted may be missing."""
 
     at: Numbers  # when it was made, epoch milliseconds
     key: Numbers  # a number for each key, from 0; `NO_KEY` where it is unknown
 
 
-_NO_LETTERS: Final = LetterColumns(at=np.zeros(0, dtype=np.int64), key=np.zeros(0, dtype=np.int64))
+_NO_DEAD_LETTERS: Final = DeadLetterColumns(at=np.zeros(0, dtype=np.int64), key=np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class GroupHistory:
         begin: int,
         end: int,
         paused: Iterable[PausedPeriod] = (),
-        letters: LetterColumns = _NO_LETTERS,
+        dead_letters: DeadLetterColumns = _NO_DEAD_LETTERS,
     ) -> None:
         self.begin = begin
         self.end = max(end, begin)
@@ -126,7 +126,7 @@ class GroupHistory:
         self._member_written = np.clip(counts.dlq_written[kept][order], 0, _MOST)
         self._delivered = self._summed(self._member_delivered)
         self._written = self._summed(self._member_written)
-        self._letter_at, self._letter_keys = self._counted_letters(counts, letters)
+        self._dead_letter_at, self._dead_letter_keys = self._counted_dead_letters(counts, dead_letters)
         self._rolling: dict[int, tuple[Numbers, Numbers, Numbers]] = {}
 
     @property
@@ -213,8 +213,8 @@ class GroupHistory:
 
     def _is_by_one_key(self, rules: BreakerRules, first: int, at: int) -> bool:
         """Whether it would have been without the dead letters of one key; those that were accepted are not known."""
-        within = slice(*(int(np.searchsorted(self._letter_at, one)) for one in (first, at + 1)))
-        _, of_key = np.unique(self._letter_keys[within], return_counts=True)
+        within = slice(*(int(np.searchsorted(self._dead_letter_at, one)) for one in (first, at + 1)))
+        _, of_key = np.unique(self._dead_letter_keys[within], return_counts=True)
         of_key = of_key[of_key >= LEAST_OF_KEY]
         written = self._written[at + 1] - self._written[first] - of_key
         delivered = np.full_like(written, self._delivered[at + 1] - self._delivered[first])
@@ -228,14 +228,14 @@ class GroupHistory:
         np.add.at(sums, self._at + 1, counts)
         return np.cumsum(sums)
 
-    def _counted_letters(self, counts: CountColumns, letters: LetterColumns) -> tuple[Numbers, Numbers]:
+    def _counted_dead_letters(self, counts: CountColumns, dead_letters: DeadLetterColumns) -> tuple[Numbers, Numbers]:
         """The seconds in which dead letters with a key were counted, ascending, and their keys."""
         is_within = (counts.second >= self.begin) & (counts.second < self.end)
         written = np.zeros(self.end - self.begin, dtype=np.int64)
         np.add.at(written, counts.second[is_within] - self.begin, np.clip(counts.dlq_written[is_within], 0, _MOST))
-        order = np.argsort(letters.at, kind="stable")
-        keys = letters.key[order]
-        counted = _counted_at(letters.at[order] // 1000 - self.begin, written)
+        order = np.argsort(dead_letters.at, kind="stable")
+        keys = dead_letters.key[order]
+        counted = _counted_at(dead_letters.at[order] // 1000 - self.begin, written)
         is_used = (counted >= 0) & (keys != NO_KEY) & self._is_open(counted + self.begin)
         return counted[is_used], keys[is_used]
 
@@ -263,7 +263,7 @@ def _open_periods(begin: int, end: int, paused: Iterable[PausedPeriod]) -> Itera
 def _counted_at(made: Numbers, written: Numbers) -> Numbers:
     """The second in which each dead letter was counted, by the ascending seconds in which they were made; -1 for none.
 
-    It is the first second that has a count left for it, within `LETTER_DELAY_S`: dead letters are counted in their
+    It is the first second that has a count left for it, within `DEAD_LETTER_DELAY_S`: dead letters are counted in their
     order.
     """
     counted = np.full(made.shape, -1, dtype=np.int64)
@@ -276,7 +276,7 @@ def _counted_at(made: Numbers, written: Numbers) -> Numbers:
         while at < end:
             while slot < len(seconds) and (seconds[slot] < second or not left[slot]):
                 slot += 1
-            if slot == len(seconds) or seconds[slot] > second + LETTER_DELAY_S:
+            if slot == len(seconds) or seconds[slot] > second + DEAD_LETTER_DELAY_S:
                 break
             taken = min(left[slot], end - at)
             counted[at : at + taken] = seconds[slot]
@@ -322,9 +322,9 @@ def recommended(summaries: Sequence[BacktestSummary]) -> int | None:
     """The place of the configuration to use, with the live one first in the list.
 
     None when no configuration would have had a trip that is not false: such trips stop nothing that a pause helps.
-    Of those that would, the fewest false trips come first. Of these, a configuration must avoid nearly as many dead letters as the best
-    one. Then the shortest pauses and the fewest trips decide, then the live one stays, and then the highest threshold
-    wins, because it is the least likely to trip by chance.
+    Of those that would, the fewest false trips come first. Of these, a configuration must avoid nearly as many dead
+    letters as the best one. Then the shortest pauses and the fewest trips decide, then the live one stays, and then the
+    highest threshold wins, because it is the least likely to trip by chance.
     """
     tripping = [number for number, one in enumerate(summaries) if one.trips > one.false_trips]
     if not tripping:

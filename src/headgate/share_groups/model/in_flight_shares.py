@@ -10,25 +10,25 @@ from typing import Final
 
 from headgate.facts.topics import LARGEST_DEAD_LETTER
 
-MAX_LETTERS: Final = 10_000
+MAX_DEAD_LETTERS: Final = 10_000
 MAX_BYTES: Final = 4 * LARGEST_DEAD_LETTER
 
 
 @dataclass(slots=True)
 class _Share:
-    letters: int = 0
+    dead_letters: int = 0
     bytes: int = 0
 
 
 class InFlightShares:
     """What is in flight, in all and by group."""
 
-    __slots__ = ("_groups", "_max_bytes", "_max_letters", "bytes", "letters")
+    __slots__ = ("_groups", "_max_bytes", "_max_dead_letters", "bytes", "dead_letters")
 
-    def __init__(self, max_letters: int = MAX_LETTERS, max_bytes: int = MAX_BYTES) -> None:
-        self._max_letters, self._max_bytes = max_letters, max_bytes
+    def __init__(self, max_dead_letters: int = MAX_DEAD_LETTERS, max_bytes: int = MAX_BYTES) -> None:
+        self._max_dead_letters, self._max_bytes = max_dead_letters, max_bytes
         self._groups: dict[str, _Share] = {}
-        self.letters = 0
+        self.dead_letters = 0
         self.bytes = 0
 
     def take(self, group: str, size: int) -> str | None:
@@ -37,26 +37,26 @@ class InFlightShares:
         When nothing is in flight, a dead letter of any size is accepted.
         """
         share = self._groups.get(group) or _Share()
-        if self.letters and (
-            share.letters + 1 > self._max_letters - self.letters - 1
+        if self.dead_letters and (
+            share.dead_letters + 1 > self._max_dead_letters - self.dead_letters - 1
             or share.bytes + size > self._max_bytes - self.bytes - size
         ):
             return (
-                f"{self.letters} dead letters of {self.bytes} bytes are waiting, {share.letters} of {share.bytes} "
-                "bytes of this group: no more are accepted"
+                f"{self.dead_letters} dead letters of {self.bytes} bytes are waiting, {share.dead_letters} of "
+                f"{share.bytes} bytes of this group: no more are accepted"
             )
         self._groups[group] = share
-        share.letters += 1
+        share.dead_letters += 1
         share.bytes += size
-        self.letters += 1
+        self.dead_letters += 1
         self.bytes += size
         return None
 
     def release(self, group: str, size: int) -> None:
         share = self._groups[group]
-        share.letters -= 1
+        share.dead_letters -= 1
         share.bytes -= size
-        self.letters -= 1
+        self.dead_letters -= 1
         self.bytes -= size
-        if not share.letters:
+        if not share.dead_letters:
             del self._groups[group]

@@ -12,7 +12,7 @@ from typing import Final
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.model.dead_letter_records import offset_ranges
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
-from headgate.share_groups.spool.model.records import SpooledLetter, SpoolLane
+from headgate.share_groups.spool.model.records import SpooledDeadLetter, SpoolLane
 from headgate.share_groups.spool.removals import SpoolRemovals
 from headgate.share_groups.spool.writer import SpoolWriter
 
@@ -94,6 +94,6 @@ class SpoolDeadlines:
             ranges = offset_ranges(sorted(offsets))
             self._reports.add_failed(lane, ranges, dlq_topic=target, reason=reason, is_spooled=True)
 
-    def has_reported(self, letter: SpooledLetter) -> bool:
+    def has_reported(self, dead_letter: SpooledDeadLetter) -> bool:
         """Whether it was reported as missing, by this leader or by an earlier one."""
-        return letter.deadline // 1000 < self._reported_s
+        return dead_letter.deadline // 1000 < self._reported_s

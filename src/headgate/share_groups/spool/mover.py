@@ -22,7 +22,7 @@ from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.deadlines import SpoolDeadlines
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
-from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolLane
+from headgate.share_groups.spool.model.records import DeadLetterIdentity, SpooledDeadLetter, SpoolLane
 from headgate.share_groups.spool.parking import SpoolParking
 from headgate.share_groups.spool.removals import SpoolRemovals
 from headgate.share_groups.spool.transfer import BATCH_BYTES, WRITE_S, Found, SpoolClients, SpoolTransfer
@@ -31,8 +31,8 @@ log = structlog.get_logger()
 
 _TICK_S: Final = 1.0
 _PAUSE_S: Final = 0.02  # between rounds: records of the spool come in batches
-_BATCH_LETTERS: Final = 1_000  # read at once
-_WRITE_LETTERS: Final = 250  # written at once: more would delay clients
+_BATCH_DEAD_LETTERS: Final = 1_000  # read at once
+_WRITE_DEAD_LETTERS: Final = 250  # written at once: more would delay clients
 _MAX_UNREMOVED: Final = 5_000  # moved, and not read as removed: more are not moved before
 _MAX_PROBES, _TOPIC_PROBES = 64, 4
 _PROBE_S: Final = 10.0
@@ -170,9 +170,9 @@ class SpoolMover:
                 self._probes += 1
                 self._tasks.spawn(self._probe(target, topic, lane))
 
-    def _pick(self, target: str, topic: _Topic, *, most: int = _BATCH_LETTERS) -> list[SpoolPlace]:
+    def _pick(self, target: str, topic: _Topic, *, most: int = _BATCH_DEAD_LETTERS) -> list[SpoolPlace]:
         """The next dead letters of the lanes that do not fail, in the order of each."""
-        picked: dict[LetterIdentity, SpoolPlace] = {}
+        picked: dict[DeadLetterIdentity, SpoolPlace] = {}
         size = 0
         if len(self._removals) >= _MAX_UNREMOVED:
             return []
@@ -213,8 +213,8 @@ class SpoolMover:
                     topic.served += 1
                     found, missing = await self._transfer.read(batch)
                     failing: dict[SpoolLane, None] = {}
-                    for begin in range(0, len(found), _WRITE_LETTERS):
-                        some = [one for one in found[begin : begin + _WRITE_LETTERS] if one[1].lane not in failing]
+                    for begin in range(0, len(found), _WRITE_DEAD_LETTERS):
+                        some = [one for one in found[begin : begin + _WRITE_DEAD_LETTERS] if one[1].lane not in failing]
                         failing |= await self._write_or_park(target, topic, some)
                 if failing or missing:
                     topic.failing |= failing | missing
@@ -259,16 +259,18 @@ class SpoolMover:
     async def _write(self, target: str, topic: _Topic, found: Found, deadline_s: float) -> dict[SpoolLane, None]:
         """Write the dead letters, and park those that are too large; returns the lanes that failed."""
         failing: dict[SpoolLane, None] = {}
-        too_large: list[tuple[SpoolPlace, SpooledLetter]] = []
+        too_large: list[tuple[SpoolPlace, SpooledDeadLetter]] = []
         is_missing = False
         self._deadlines.set_problem(target, None)
-        for (place, letter), failure in zip(found, await self._transfer.write(target, found, deadline_s), strict=True):
+        for (place, dead_letter), failure in zip(
+            found, await self._transfer.write(target, found, deadline_s), strict=True
+        ):
             if failure is None:
                 continue
             if failure.cause is WriteFailureCause.TOO_LARGE:
-                too_large.append((place, letter))
+                too_large.append((place, dead_letter))
             else:
-                failing[letter.lane] = None
+                failing[dead_letter.lane] = None
                 self._deadlines.set_problem(target, failure.text)
                 is_missing = failure.cause is WriteFailureCause.NO_TOPIC
         if failing:

@@ -18,12 +18,12 @@ from headgate.base.tasks import TaskSet
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import WriteFailureCause
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
-from headgate.share_groups.spool.model.records import SpooledLetter, SpoolLane
+from headgate.share_groups.spool.model.records import SpooledDeadLetter, SpoolLane
 from headgate.share_groups.spool.removals import SpoolRemovals
 from headgate.share_groups.spool.transfer import BATCH_BYTES, WRITE_S, Found, SpoolTransfer
 
 _PARKED_S: Final = 60.0
-_PARKED_LETTERS: Final = 100
+_PARKED_DEAD_LETTERS: Final = 100
 _PARK_S: Final = 5.0
 
 
@@ -64,16 +64,16 @@ class SpoolParking:
 
     async def park(self, found: Found, reason: str) -> dict[SpoolLane, None]:
         """Write their records again, with the reason; returns the lanes of those that could not be written."""
-        fresh = [(place, letter) for place, letter in found if place.parked is None]
+        fresh = [(place, dead_letter) for place, dead_letter in found if place.parked is None]
         written: list[tuple[int, int]] = []
         failing: dict[SpoolLane, None] = {}
-        parked: list[SpooledLetter] = []
+        parked: list[SpooledDeadLetter] = []
         for partition in {place.spool_partition for place, _ in fresh}:
-            letters = [replace(one, parked=reason) for place, one in fresh if place.spool_partition == partition]
+            dead_letters = [replace(one, parked=reason) for place, one in fresh if place.spool_partition == partition]
             results = await self._transfer.opened.spool.write(
-                letters, _PARK_S, on_written=lambda _, *place: written.append(place), partition=partition
+                dead_letters, _PARK_S, on_written=lambda _, *place: written.append(place), partition=partition
             )
-            for one, failure in zip(letters, results, strict=True):
+            for one, failure in zip(dead_letters, results, strict=True):
                 if failure is None:
                     parked.append(one)
                 else:
@@ -112,7 +112,7 @@ class SpoolParking:
         if not self._index.parked(target, skip, 1):
             skip = 0
         while places := [
-            one for one in self._index.parked(target, skip, _PARKED_LETTERS) if not self._removals.covers(one)
+            one for one in self._index.parked(target, skip, _PARKED_DEAD_LETTERS) if not self._removals.covers(one)
         ]:
             async with self._transfer.slots:
                 found, _ = await self._transfer.read(_within(places))

@@ -34,7 +34,7 @@ class SpoolProducer(Generic[T]):
         topic: str,
         *,
         acks: str,
-        max_letters: int,
+        max_dead_letters: int,
         max_bytes: int,
         on_report: Callable[[T, KafkaError | str | None, int], None],
         make_producer: MakeProducer = Producer,
@@ -49,7 +49,7 @@ class SpoolProducer(Generic[T]):
             request__timeout__ms=int(DELIVERY_TIMEOUT_S * 1000),
             reconnect__backoff__max__ms=1000,
             message__max__bytes=_LARGEST,
-            queue__buffering__max__messages=4 * max_letters,  # some partitions, and tombstones
+            queue__buffering__max__messages=4 * max_dead_letters,  # some partitions, and tombstones
             queue__buffering__max__kbytes=2 * (max_bytes + _LARGEST) // 1024,
         )
         self._topic = topic

@@ -19,7 +19,7 @@ from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.topic_consumer import TopicConsumer
 from headgate.kafka.topics import quiet
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, SpoolRecord, spool_record
-from headgate.share_groups.spool.model.records import SpooledLetter, decode_spooled
+from headgate.share_groups.spool.model.records import SpooledDeadLetter, decode_spooled
 
 _LARGEST: Final = LARGEST_DEAD_LETTER + MIB
 _READ_S: Final = 3.0
@@ -80,10 +80,10 @@ def _records(records: Sequence[ConsumedRecord]) -> list[SpoolRecord]:
     return [spool_record(one.partition, one.offset, decode_spooled(one.key, one.value, one.headers)) for one in records]
 
 
-class ReadLetters(NamedTuple):
+class ReadDeadLetters(NamedTuple):
     """Dead letters by spool partition and spool offset, and the partitions that could not be read."""
 
-    letters: dict[tuple[int, int], SpooledLetter]
+    dead_letters: dict[tuple[int, int], SpooledDeadLetter]
     unread: frozenset[int]
 
 
@@ -119,7 +119,7 @@ class SpoolReader:
         self._turn = threading.Lock()
         self._consumer: Consumer | None = None
 
-    async def read(self, places: Sequence[SpoolPlace]) -> ReadLetters:
+    async def read(self, places: Sequence[SpoolPlace]) -> ReadDeadLetters:
         """The dead letters at these places; those that lie there no more are left out."""
         return await off_loop(lambda: self._read(places))
 
@@ -129,20 +129,20 @@ class SpoolReader:
 
     # --- on a thread
 
-    def _read(self, places: Sequence[SpoolPlace]) -> ReadLetters:
+    def _read(self, places: Sequence[SpoolPlace]) -> ReadDeadLetters:
         wanted: dict[int, list[int]] = {}
         for one in places:
             wanted.setdefault(one.spool_partition, []).append(one.spool_offset)
         scans = {partition: _Scan(sorted(offsets, reverse=True)) for partition, offsets in wanted.items()}
-        letters: dict[tuple[int, int], SpooledLetter] = {}
+        dead_letters: dict[tuple[int, int], SpooledDeadLetter] = {}
         with self._turn:
             try:
-                self._scan(scans, letters)
+                self._scan(scans, dead_letters)
             except KafkaException:
                 self._drop()
-        return ReadLetters(letters, frozenset(partition for partition, scan in scans.items() if scan.left))
+        return ReadDeadLetters(dead_letters, frozenset(partition for partition, scan in scans.items() if scan.left))
 
-    def _scan(self, scans: "Mapping[int, _Scan]", letters: dict[tuple[int, int], SpooledLetter]) -> None:
+    def _scan(self, scans: "Mapping[int, _Scan]", dead_letters: dict[tuple[int, int], SpooledDeadLetter]) -> None:
         if self._consumer is None:
             self._consumer = self._make_consumer(self._settings)
         consumer = self._consumer
@@ -161,8 +161,8 @@ class SpoolReader:
                     if scan.takes(offset):
                         record = record_of(message, with_headers=True)
                         found = decode_spooled(record.key, record.value, record.headers)
-                        if isinstance(found, SpooledLetter):
-                            letters[record.partition, record.offset] = found
+                        if isinstance(found, SpooledDeadLetter):
+                            dead_letters[record.partition, record.offset] = found
                 elif error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):  # noqa: SLF001
                     scan.left.clear()  # they lie there no more
             for number, scan in scans.items():

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from headgate.base.clock import Clock
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
-from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter
+from headgate.share_groups.spool.model.records import DeadLetterIdentity, SpooledDeadLetter
 from headgate.share_groups.spool.writer import SpoolWriter
 
 _AGAIN_S: Final = 10.0
@@ -31,7 +31,7 @@ class SpoolRemovals:
         self._index = index
         self._clock = clock
         self._spool: SpoolWriter | None = None
-        self._moved: dict[LetterIdentity, _Moved] = {}  # the one whose removal began first is first
+        self._moved: dict[DeadLetterIdentity, _Moved] = {}  # the one whose removal began first is first
 
     def open(self, spool: SpoolWriter) -> None:
         self._spool = spool
@@ -47,15 +47,15 @@ class SpoolRemovals:
         moved = self._moved.get(place.identity)
         return moved is not None and place.sequence <= moved.sequence
 
-    def add(self, letters: Iterable[SpooledLetter]) -> None:
+    def add(self, dead_letters: Iterable[SpooledDeadLetter]) -> None:
         """Note dead letters that are in their topics, so that they can be removed from the spool."""
-        for one in letters:
+        for one in dead_letters:
             self._moved.pop(one.identity, None)
             self._moved[one.identity] = _Moved(one.sequence, self._clock.monotonic())
 
-    async def remove(self, identities: Sequence[LetterIdentity]) -> None:
+    async def remove(self, identities: Sequence[DeadLetterIdentity]) -> None:
         """Write tombstones; those that fail are repeated by `repeat`."""
-        partitions: dict[int, list[LetterIdentity]] = {}
+        partitions: dict[int, list[DeadLetterIdentity]] = {}
         for identity in identities:
             for place in self._index.places(identity):
                 if self.covers(place):
@@ -67,7 +67,7 @@ class SpoolRemovals:
     async def repeat(self) -> None:
         """Forget those that were read as removed, and remove those again that were not within ten seconds."""
         now = self._clock.monotonic()
-        again: list[LetterIdentity] = []
+        again: list[DeadLetterIdentity] = []
         for identity, moved in list(islice(self._moved.items(), _AT_ONCE)):
             if not any(map(self.covers, self._index.places(identity))):
                 del self._moved[identity]

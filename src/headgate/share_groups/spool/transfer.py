@@ -20,7 +20,7 @@ from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.deadlines import SpoolDeadlines
 from headgate.share_groups.spool.model.index import SpoolPlace
-from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolLane
+from headgate.share_groups.spool.model.records import DeadLetterIdentity, SpooledDeadLetter, SpoolLane
 from headgate.share_groups.spool.readers import SpoolReader
 from headgate.share_groups.spool.removals import SpoolRemovals
 from headgate.share_groups.spool.writer import SpoolWriter
@@ -30,14 +30,14 @@ _UNREAD_S: Final = 5.0  # until a partition of the spool that could not be read 
 BATCH_BYTES: Final = 1024 * 1024
 WRITE_S: Final = 2.0
 
-Found = Sequence[tuple[SpoolPlace, SpooledLetter]]
+Found = Sequence[tuple[SpoolPlace, SpooledDeadLetter]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolClients:
     """`replayed` is set while the index has all of the spool: not before its end was reached, or reached again."""
 
-    letters: DeadLetterWriter
+    dead_letters: DeadLetterWriter
     spool: SpoolWriter
     reader: SpoolReader
     replayed: asyncio.Event
@@ -101,31 +101,31 @@ class SpoolTransfer:
         for one in partitions - read.unread:
             self._unread.pop(one, None)
         self._unread |= dict.fromkeys(read.unread, self._clock.monotonic() + _UNREAD_S)
-        found: list[tuple[SpoolPlace, SpooledLetter]] = []
+        found: list[tuple[SpoolPlace, SpooledDeadLetter]] = []
         missing: dict[SpoolLane, None] = {}
         for place in places:
-            letter = read.letters.get((place.spool_partition, place.spool_offset))
-            if letter is None:
+            dead_letter = read.dead_letters.get((place.spool_partition, place.spool_offset))
+            if dead_letter is None:
                 missing[place.lane] = None
             elif place.lane not in missing:
-                found.append((place, letter))
+                found.append((place, dead_letter))
         return found, missing
 
     async def write(self, target: str, found: Found, deadline_s: float) -> list[WriteFailure | None]:
         """Write the dead letters, and those that are too large once more without the copies of their records."""
-        writer = self.opened.letters
-        letters = [letter for _, letter in found]
-        results = await writer.write(target, letters, deadline_s, self._on_late)
+        writer = self.opened.dead_letters
+        dead_letters = [dead_letter for _, dead_letter in found]
+        results = await writer.write(target, dead_letters, deadline_s, self._on_late)
         shrunk = {
-            number: _without_copy(letters[number], failure.text)
+            number: _without_copy(dead_letters[number], failure.text)
             for number, failure in enumerate(results)
-            if failure is not None and failure.cause is WriteFailureCause.TOO_LARGE and _has_copy(letters[number])
+            if failure is not None and failure.cause is WriteFailureCause.TOO_LARGE and _has_copy(dead_letters[number])
         }
         if shrunk:
             again = await writer.write(target, list(shrunk.values()), deadline_s, self._on_late)
             for number, failure in zip(shrunk, again, strict=True):
                 results[number] = failure
-        self._finish([one for one, failure in zip(letters, results, strict=True) if failure is None])
+        self._finish([one for one, failure in zip(dead_letters, results, strict=True) if failure is None])
         return results
 
     def is_configured(self, target: str) -> bool:
@@ -137,31 +137,31 @@ class SpoolTransfer:
         if self.is_configured(target):
             return False
         try:
-            info = await self.opened.letters.describe_topic(target)
+            info = await self.opened.dead_letters.describe_topic(target)
         except ClusterError:
             return False
         return info.partitions == 0 and info.problem is None
 
-    def _on_late(self, letter: SpooledLetter) -> None:
+    def _on_late(self, dead_letter: SpooledDeadLetter) -> None:
         """It was written after the deadline of its attempt."""
-        self._finish([letter])
+        self._finish([dead_letter])
 
-    def _finish(self, letters: Sequence[SpooledLetter]) -> None:
+    def _finish(self, dead_letters: Sequence[SpooledDeadLetter]) -> None:
         """Remove dead letters from the spool that are in their topic now."""
-        in_time: list[LetterIdentity] = []
-        late: list[LetterIdentity] = []
-        for one in letters:
+        in_time: list[DeadLetterIdentity] = []
+        late: list[DeadLetterIdentity] = []
+        for one in dead_letters:
             self._meter.count(self._meter.moved, one.group, 1)
             (late if self._deadlines.has_reported(one) else in_time).append(one.identity)
-        self._removals.add(letters)
+        self._removals.add(dead_letters)
         self._late.add(late)
         if in_time:
             self._tasks.spawn(self._removals.remove(in_time))
 
 
-def _has_copy(letter: SpooledLetter) -> bool:
-    return letter.key is not None or letter.value is not None
+def _has_copy(dead_letter: SpooledDeadLetter) -> bool:
+    return dead_letter.key is not None or dead_letter.value is not None
 
 
-def _without_copy(letter: SpooledLetter, why: str) -> SpooledLetter:
-    return replace(letter, key=None, value=None, headers=(*letter.headers, (COPY_PROBLEM, why.encode())))
+def _without_copy(dead_letter: SpooledDeadLetter, why: str) -> SpooledDeadLetter:
+    return replace(dead_letter, key=None, value=None, headers=(*dead_letter.headers, (COPY_PROBLEM, why.encode())))

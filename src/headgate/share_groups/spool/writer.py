@@ -29,11 +29,11 @@ from headgate.facts.topics import SPOOL
 from headgate.kafka.fact_writer import MakeProducer
 from headgate.kafka.topics import reason
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
-from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
+from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_DEAD_LETTERS, InFlightShares
 from headgate.share_groups.spool.model.records import (
+    DeadLetterIdentity,
     DeadlinesReported,
-    LetterIdentity,
-    SpooledLetter,
+    SpooledDeadLetter,
     SpoolLane,
     encode_identity,
     encode_reported,
@@ -51,7 +51,7 @@ _WARM_UP_KEY: Final = b'"open"'  # of a record that is none of the spool's
 _NOT_WRITTEN: Final = "the dead letter could not be written to the spool"
 _UNREACHABLE: Final = WriteFailure(WriteFailureCause.UNREACHABLE, f"{_NOT_WRITTEN}: no answer came")
 
-OnWritten = Callable[[SpooledLetter, int, int], None]
+OnWritten = Callable[[SpooledDeadLetter, int, int], None]
 """A dead letter, and the partition and offset of its record."""
 
 
@@ -63,7 +63,7 @@ class SpoolWriter:
         settings: Mapping[str, Any],
         *,
         prefix: str,
-        max_letters: int = MAX_LETTERS,
+        max_dead_letters: int = MAX_DEAD_LETTERS,
         max_bytes: int = MAX_BYTES,
         patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
@@ -78,14 +78,14 @@ class SpoolWriter:
                 settings,
                 prefix + SPOOL,
                 acks=acks,
-                max_letters=max_letters,
+                max_dead_letters=max_dead_letters,
                 max_bytes=max_bytes,
                 on_report=self._on_report,
                 make_producer=make_producer,
             )
             for acks in ("all", "1")
         )
-        self._shares = InFlightShares(max_letters, max_bytes)
+        self._shares = InFlightShares(max_dead_letters, max_bytes)
         self._partitions = partitions
         # Attempts that are in flight and not waited for any more, by partition: to all replicas, and to leaders.
         self._slow: Counter[int] = Counter()
@@ -94,9 +94,9 @@ class SpoolWriter:
         self._next_mark = 0  # the partition of the next `DeadlinesReported`
 
     @property
-    def letters(self) -> int:
+    def dead_letters(self) -> int:
         """How many dead letters are in flight."""
-        return self._shares.letters
+        return self._shares.dead_letters
 
     async def open(self, *, timeout_s: float = 10.0) -> None:
         """Read the number of partitions and connect to their leaders, which takes longer than a client may wait.
@@ -120,7 +120,7 @@ class SpoolWriter:
 
     async def write(
         self,
-        letters: Sequence[SpooledLetter],
+        dead_letters: Sequence[SpooledDeadLetter],
         deadline_s: float,
         *,
         on_written: OnWritten | None = None,
@@ -132,7 +132,7 @@ class SpoolWriter:
         `on_written` is called on the loop for each that is written in time, `on_late` for each that arrives later.
         `partition`: of the spool, instead of the lane's own, for a record that replaces another.
         """
-        writings = [_SpoolWriting(letter, on_written, on_late) for letter in letters]
+        writings = [_SpoolWriting(dead_letter, on_written, on_late) for dead_letter in dead_letters]
         accepted = [one for one in writings if self._accept(one, partition)]
         until = self._clock.monotonic() + deadline_s
         try:
@@ -146,7 +146,7 @@ class SpoolWriter:
         return [one.failure for one in writings]
 
     async def remove(
-        self, identities: Sequence[LetterIdentity], *, partition: int | None = None
+        self, identities: Sequence[DeadLetterIdentity], *, partition: int | None = None
     ) -> list[WriteFailure | None]:
         """Write tombstones to this partition of the spool, or to all that may hold the dead letters.
 
@@ -164,7 +164,7 @@ class SpoolWriter:
             self._produce_tombstone(one)
         if tombstones:
             await asyncio.wait({waited.done}, timeout=_TOMBSTONES_S)
-        failed = {one.letter: one.failure for one in tombstones if one.failure is not None}
+        failed = {one.dead_letter: one.failure for one in tombstones if one.failure is not None}
         return [failed.get(identity, None if self._partitions else _UNREACHABLE) for identity in identities]
 
     def mark_reported(self, until_ms: int) -> None:
@@ -193,11 +193,11 @@ class SpoolWriter:
         return tuple(choices[:1] if self._is_silent(self._clock.monotonic()) else choices)
 
     def _accept(self, writing: "_SpoolWriting", partition: int | None) -> bool:
-        letter = writing.letter
-        writing.choices = self._choices(letter.lane) if partition is None else ((partition, True),)
+        dead_letter = writing.dead_letter
+        writing.choices = self._choices(dead_letter.lane) if partition is None else ((partition, True),)
         if not writing.choices:
             return False
-        text = self._shares.take(letter.group, letter.size)
+        text = self._shares.take(dead_letter.group, dead_letter.size)
         if text is not None:
             writing.failure = WriteFailure(WriteFailureCause.OVERLOADED, text)
         return text is None
@@ -238,8 +238,8 @@ class SpoolWriter:
         return self._slow if attempt.is_replicated else self._slow_leaders
 
     def _produce_tombstone(self, one: "_Tombstone") -> None:
-        assert one.letter is not None
-        self._replicated.produce(one, one.partition, encode_identity(one.letter), None, [])
+        assert one.dead_letter is not None
+        self._replicated.produce(one, one.partition, encode_identity(one.dead_letter), None, [])
 
     def _on_report(self, item: "_Attempt | _Tombstone", error: KafkaError | str | None, offset: int) -> None:
         failure = None if error is None else _failure(error)
@@ -259,7 +259,7 @@ class SpoolWriter:
         if writing.round is not None and (not writing.is_missing or not writing.in_flight):
             writing.round.leave(writing)
         if writing.is_released and not writing.in_flight:
-            self._shares.release(writing.letter.group, writing.letter.size)
+            self._shares.release(writing.dead_letter.group, writing.dead_letter.size)
 
     def _on_delivered(self, writing: "_SpoolWriting", partition: int, offset: int) -> None:
         if writing.is_missing:
@@ -267,13 +267,13 @@ class SpoolWriter:
             writing.partition = partition
             writing.tell(partition, offset)
         elif partition != writing.partition:  # another one has it already
-            self._produce_tombstone(_Tombstone(writing.letter.identity, partition, None))
+            self._produce_tombstone(_Tombstone(writing.dead_letter.identity, partition, None))
 
     def _release(self, writing: "_SpoolWriting") -> None:
         """Stop counting it in the bounds, after its attempts in flight have ended."""
         writing.is_released = True
         if not writing.in_flight:
-            self._shares.release(writing.letter.group, writing.letter.size)
+            self._shares.release(writing.dead_letter.group, writing.dead_letter.size)
 
 
 _Choice = tuple[int, bool]
@@ -287,18 +287,18 @@ class _SpoolWriting:
         "_on_late",
         "_on_written",
         "choices",
+        "dead_letter",
         "failure",
         "in_flight",
         "is_released",
-        "letter",
         "partition",
         "record",
         "round",
     )
 
-    def __init__(self, letter: SpooledLetter, on_written: OnWritten | None, on_late: OnWritten | None) -> None:
-        self.letter = letter
-        self.record = encode_spooled(letter)
+    def __init__(self, dead_letter: SpooledDeadLetter, on_written: OnWritten | None, on_late: OnWritten | None) -> None:
+        self.dead_letter = dead_letter
+        self.record = encode_spooled(dead_letter)
         self.choices: tuple[_Choice, ...] = ()
         self.failure: WriteFailure | None = _UNREACHABLE
         self.partition = -1  # which has it
@@ -314,7 +314,7 @@ class _SpoolWriting:
     def tell(self, partition: int, offset: int) -> None:
         receiver = self._on_late if self.is_released else self._on_written
         if receiver is not None:
-            receiver(self.letter, partition, offset)
+            receiver(self.dead_letter, partition, offset)
 
 
 @dataclass(slots=True)
@@ -351,9 +351,9 @@ class _Tombstones:
 
 @dataclass(slots=True, eq=False)
 class _Tombstone:
-    """A record that is not a dead letter; `letter` is None for one that removes none."""
+    """A record that is not a dead letter; `dead_letter` is None for one that removes none."""
 
-    letter: LetterIdentity | None
+    dead_letter: DeadLetterIdentity | None
     partition: int
     waited: _Tombstones | None
     failure: WriteFailure | None = _UNREACHABLE

@@ -173,10 +173,10 @@ class _Attention:
 
     def document(self, limit: int) -> Row:
         stopped = {item["subject"] for item in self.paused}
-        letters, counted = self._dead_letters(stopped)
+        dead_letters, counted = self._dead_letters(stopped)
         mismatches, lags = self._mismatches(), self._lags(stopped)
         gaps, new_gaps, older_gaps = self._gaps()
-        items = [*self.paused, *letters, *mismatches, *lags, *gaps]
+        items = [*self.paused, *dead_letters, *mismatches, *lags, *gaps]
         items.sort(key=lambda item: (_ORDER.index(item["kind"]), -(item["since"] or 0), item["subject"]))
         for item in items[:limit]:
             if not item["causes"] and item["since"] is not None:

@@ -7,7 +7,7 @@ from pydantic import Field
 from headgate.web.api.models import ApiModel, Name, Time
 
 
-class LetterClusterModel(ApiModel):
+class DeadLetterClusterModel(ApiModel):
     """An episode in which records of a group became dead letters, as `headgate dlq triage --json` has it."""
 
     id: str
@@ -27,8 +27,8 @@ class LetterClusterModel(ApiModel):
     points_ms: Annotated[int | None, Field(description="how long each of them is")]
 
 
-class LetterClustersModel(ApiModel):
-    clusters: list[LetterClusterModel]
+class DeadLetterClustersModel(ApiModel):
+    clusters: list[DeadLetterClusterModel]
     truncated: bool
 
 
@@ -62,7 +62,7 @@ class DeadLetterModel(ApiModel):
     problem: str | None
 
 
-class LetterCountsModel(ApiModel):
+class DeadLetterCountsModel(ApiModel):
     """How many records of dead letters can still be had, as `headgate dlq triage --json` counts them."""
 
     letters: int
@@ -85,4 +85,4 @@ class DeadLettersModel(ApiModel):
     letters: list[DeadLetterModel]
     count: int
     truncated: bool
-    records: LetterCountsModel
+    records: DeadLetterCountsModel

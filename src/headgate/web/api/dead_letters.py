@@ -14,15 +14,15 @@ from headgate.dead_letters.triage import COUNTED_COLUMNS, count_letter, no_lette
 from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
-from headgate.web.api.dead_letter_models import DeadLetterModel, DeadLettersModel, LetterClustersModel
+from headgate.web.api.dead_letter_models import DeadLetterClustersModel, DeadLetterModel, DeadLettersModel
 from headgate.web.api.episode_points import add_points
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import errors
 from headgate.web.api.parameters import MAX_NAME, Cluster, Limit, parse_api_time
 from headgate.web.visible_names import VisibleNames
 
-_LETTER_COLUMNS: Final = tuple(DeadLetterModel.model_fields)
-_READ_COLUMNS: Final = tuple(dict.fromkeys((*_LETTER_COLUMNS, *COUNTED_COLUMNS)))
+_DEAD_LETTER_COLUMNS: Final = tuple(DeadLetterModel.model_fields)
+_READ_COLUMNS: Final = tuple(dict.fromkeys((*_DEAD_LETTER_COLUMNS, *COUNTED_COLUMNS)))
 _CLUSTER_COLUMNS: Final = (
     *("group", "verdict", "action", "count", "first_at", "last_at", "ended_at", "topics", "member", "feature"),
     *("evidence", "cluster"),
@@ -37,7 +37,7 @@ def dead_letters_router(tables: EstateTables, answers: Answers, access: AccessCo
     router = APIRouter(prefix="/api/v1", tags=["dead letters"])
 
     @router.get(
-        "/clusters", response_class=Response, responses={200: {"model": LetterClustersModel}, 304: {}, **errors()}
+        "/clusters", response_class=Response, responses={200: {"model": DeadLetterClustersModel}, 304: {}, **errors()}
     )
     async def clusters(
         request: Request,
@@ -95,7 +95,7 @@ def dead_letters_router(tables: EstateTables, answers: Answers, access: AccessCo
                     newest.append(row)
                     if len(newest) > 2 * limit:
                         newest = nlargest(limit, newest, key=_age)
-            listed = [_letter(row, names) for row in nlargest(limit, newest, key=_age)]
+            listed = [_dead_letter(row, names) for row in nlargest(limit, newest, key=_age)]
             count = counts["letters"]
             known = {"group": group, "letters": listed, "count": count, "truncated": count > limit}
             return json_answer(known | {"records": counts})
@@ -112,8 +112,8 @@ def _age(row: Row) -> tuple[int, str, int, int]:
     return (row["dead_lettered_at"], row["topic_id"], row["partition"], row["offset"])
 
 
-def _letter(row: Row, names: VisibleNames) -> Row:
-    shown = {name: row[name] for name in _LETTER_COLUMNS}
+def _dead_letter(row: Row, names: VisibleNames) -> Row:
+    shown = {name: row[name] for name in _DEAD_LETTER_COLUMNS}
     return shown if names.has(row["dlq_topic"]) else shown | {"dlq_topic": None}
 
 

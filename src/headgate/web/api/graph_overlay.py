@@ -37,7 +37,7 @@ NodeName = tuple[str, str]
 Row = dict[str, Any]
 
 
-class _Letters(NamedTuple):
+class _DeadLetters(NamedTuple):
     processed: int
     dead_lettered: int
 
@@ -48,7 +48,7 @@ class OverlayFigures:
 
     stamps: Stamps
     lags: dict[tuple[NodeName, str], int]
-    letters: dict[NodeName, _Letters]
+    dead_letters: dict[NodeName, _DeadLetters]
     gaps: dict[NodeName, int]
     is_cut: bool
 
@@ -95,18 +95,18 @@ def _rendered(estate: LoadedEstate, figures: OverlayFigures, names: VisibleNames
     by_node: defaultdict[NodeName, int] = defaultdict(int)
     for (node, _), lag in figures.lags.items():
         by_node[node] += lag
-    known = sorted(one for one in {*states, *by_node, *figures.letters, *figures.gaps} if names.has(one[1]))
+    known = sorted(one for one in {*states, *by_node, *figures.dead_letters, *figures.gaps} if names.has(one[1]))
     nodes: list[Row] = []
     for node in known[:_MOST_NODES]:
-        letters = figures.letters.get(node)
+        dead_letters = figures.dead_letters.get(node)
         nodes.append(
             {
                 "kind": node[0],
                 "name": node[1],
                 "state": states.get(node),
                 "lag": by_node.get(node),
-                "processed": None if letters is None else letters.processed,
-                "dead_lettered": None if letters is None else letters.dead_lettered,
+                "processed": None if dead_letters is None else dead_letters.processed,
+                "dead_lettered": None if dead_letters is None else dead_letters.dead_lettered,
                 "gaps": figures.gaps.get(node, 0),
             }
         )
@@ -135,7 +135,7 @@ def _state(port: SharePort | None, group: str) -> str:
 
 
 def _load(tables: EstateTables, estate: LoadedEstate, stamps: Stamps, minute: int) -> OverlayFigures:
-    since_lags, since_letters = minute - _LAGS_MS, minute - MINUTES * _MINUTE_MS
+    since_lags, since_dead_letters = minute - _LAGS_MS, minute - MINUTES * _MINUTE_MS
     of_cluster = [] if estate.cluster is None else [Condition("cluster_id", "=", estate.cluster)]
 
     def rows(table: str, columns: tuple[str, ...], *where: Condition) -> Iterator[Row]:
@@ -146,17 +146,17 @@ def _load(tables: EstateTables, estate: LoadedEstate, stamps: Stamps, minute: in
         rows("group_lags", ("group", "kind", "topic", "partition", "lag"), Condition("at", ">=", since_lags)),
         estate.map,
     )
-    letters: defaultdict[NodeName, _Letters] = defaultdict(lambda: _Letters(0, 0))
-    counted = rows("dlq_rates", ("group", "processed", "dead_lettered"), Condition("minute", ">=", since_letters))
+    dead_letters: defaultdict[NodeName, _DeadLetters] = defaultdict(lambda: _DeadLetters(0, 0))
+    counted = rows("dlq_rates", ("group", "processed", "dead_lettered"), Condition("minute", ">=", since_dead_letters))
     for row in counted:
-        known = letters[SHARE_GROUP, row["group"]]
-        letters[SHARE_GROUP, row["group"]] = _Letters(
+        known = dead_letters[SHARE_GROUP, row["group"]]
+        dead_letters[SHARE_GROUP, row["group"]] = _DeadLetters(
             known.processed + row["processed"], known.dead_lettered + row["dead_lettered"]
         )
     gaps: defaultdict[NodeName, int] = defaultdict(int)
     for row in rows("lineage_gaps", ("actor_kind", "app_id"), Condition("state", "=", "open")):
         gaps[row["actor_kind"], row["app_id"]] += 1
-    return OverlayFigures(stamps=stamps, lags=lags, letters=dict(letters), gaps=dict(gaps), is_cut=is_cut)
+    return OverlayFigures(stamps=stamps, lags=lags, dead_letters=dict(dead_letters), gaps=dict(gaps), is_cut=is_cut)
 
 
 def _lags(rows: Iterable[Row], known: EstateMap) -> tuple[dict[tuple[NodeName, str], int], bool]:

@@ -27,7 +27,7 @@ from tests.unit.share_groups.scene import (
     fetching,
     scene,
 )
-from tests.unit.share_groups.spool.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_index import dead_letter
 from tests.unit.share_groups.test_copies_and_dead_letters import batch
 
 AWAY = "the topic does not exist"
@@ -48,7 +48,7 @@ async def test_a_dead_letter_that_its_topic_does_not_take_goes_to_the_spool_as_i
         on.dead_letters.problem = AWAY
         asked, _ = await on.rejects({0: [(0, 0, [REJECT])]})
         assert acks_of(asked) == {0: [(0, 0, (REJECT,))]}
-        [spooled] = on.spool.letters
+        [spooled] = on.spool.dead_letters
         headers = dict(encode_spooled(spooled)[2])
         assert headers["__dlq.errors.offset"] == b"0"
         assert headers["__dlq.errors.delivery.count"] == b"2"
@@ -67,9 +67,9 @@ async def test_while_a_topic_is_known_to_fail_nothing_waits_for_it(logs: list[Ev
             await reject(on, offset)
         [said] = [one for one in logs if one["log_level"] == "warning"]
         assert (said["event"], said["dlq_topic"], said["reason"]) == ("dead letters go to the spool", "dlq.g", AWAY)
-        assert [letter.offset for letter in on.dead_letters.begun] == [0]
+        assert [dead_letter.offset for dead_letter in on.dead_letters.begun] == [0]
         assert on.spool.offsets == [(0, 0), (0, 1), (0, 2)]
-        sequences = [letter.sequence for letter in on.spool.letters]
+        sequences = [dead_letter.sequence for dead_letter in on.spool.dead_letters]
         assert sequences == sorted(set(sequences))
 
 
@@ -79,7 +79,7 @@ async def test_a_topic_that_fails_for_one_partition_is_not_waited_for_by_another
         on.dead_letters.problem = AWAY
         for partition in (0, 1):
             await reject(on, 7, partition=partition)
-        assert [letter.partition for letter in on.dead_letters.begun] == [0]
+        assert [dead_letter.partition for dead_letter in on.dead_letters.begun] == [0]
         assert on.spool.offsets == [(0, 7), (1, 7)]
 
 
@@ -91,7 +91,7 @@ async def test_a_topic_whose_metadata_does_not_come_is_waited_for_once() -> None
         on.dead_letters.open.clear()
         for offset in range(3):
             await on.rejects({0: [(offset, offset, [REJECT])]})
-        assert [(one.offset, one.value) for one in on.spool.letters] == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert [(one.offset, one.value) for one in on.spool.dead_letters] == [(0, b"a"), (1, b"b"), (2, b"c")]
         assert (on.dead_letters.described, len(on.dead_letters.begun)) == (1, 0)
 
 
@@ -170,7 +170,7 @@ async def test_a_lane_leaves_the_spool_although_its_records_are_rejected_all_the
         on.follow_spool()
         waiting = asyncio.create_task(reject(on, 3))
         await turns(100)
-        assert len(on.spool.letters) == 3, "it waits, because the leader moves the dead letters of its lane"
+        assert len(on.spool.dead_letters) == 3, "it waits, because the leader moves the dead letters of its lane"
         on.spool.move()
         on.follow_spool()
         await waiting
@@ -201,16 +201,16 @@ def test_letters_that_a_spool_lost_are_not_waited_for() -> None:
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)
     routes.mark_failing("dlq.g", 0)
-    routes.confirm(letter(0), 0, 100)
+    routes.confirm(dead_letter(0), 0, 100)
     assert routes.is_failing("dlq.g")
     index.clear()  # the topic was created again: no record will have this offset for a long time
     index.apply(spool_record(0, 0, None))
-    assert not routes.has_letters(letter(0).lane)
+    assert not routes.has_dead_letters(dead_letter(0).lane)
     assert not routes.is_failing("dlq.g")
-    routes.confirm(letter(1), 0, 1)
-    assert routes.has_letters(letter(0).lane)
-    index.apply(spool_record(0, 1, SpoolTombstone(letter(1).identity)))
-    assert not routes.has_letters(letter(0).lane)
+    routes.confirm(dead_letter(1), 0, 1)
+    assert routes.has_dead_letters(dead_letter(0).lane)
+    index.apply(spool_record(0, 1, SpoolTombstone(dead_letter(1).identity)))
+    assert not routes.has_dead_letters(dead_letter(0).lane)
     assert not routes._own_bytes
 
 
@@ -221,28 +221,28 @@ def test_only_so_many_letters_are_spooled_that_were_not_read_back(monkeypatch: p
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)
     for offset in range(2):
-        assert routes.refusal(letter(offset)) is None
-        routes.confirm(letter(offset), 0, offset)
-    assert "were not read back" in (routes.refusal(letter(2)) or "")
-    index.apply(spool_record(0, 0, letter(0)))
-    assert routes.refusal(letter(2)) is None
+        assert routes.refusal(dead_letter(offset)) is None
+        routes.confirm(dead_letter(offset), 0, offset)
+    assert "were not read back" in (routes.refusal(dead_letter(2)) or "")
+    index.apply(spool_record(0, 0, dead_letter(0)))
+    assert routes.refusal(dead_letter(2)) is None
 
 
 def test_a_lane_whose_letters_are_not_moved_any_more_is_waited_for_once() -> None:
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)
-    lane = letter(0).lane
+    lane = dead_letter(0).lane
     for offset in range(201):
-        index.apply(spool_record(0, offset, letter(offset)))
+        index.apply(spool_record(0, offset, dead_letter(offset)))
     assert not routes.is_draining(lane), "none was moved"
-    index.apply(spool_record(0, 201, SpoolTombstone(letter(0).identity)))
+    index.apply(spool_record(0, 201, SpoolTombstone(dead_letter(0).identity)))
     assert routes.is_draining(lane)
     routes.stop_waiting(lane)
     assert not routes.is_draining(lane)
-    index.apply(spool_record(0, 202, SpoolTombstone(letter(1).identity)))
+    index.apply(spool_record(0, 202, SpoolTombstone(dead_letter(1).identity)))
     assert routes.is_draining(lane)
     for offset in range(203, 210):
-        index.apply(spool_record(0, offset, letter(offset)))
+        index.apply(spool_record(0, offset, dead_letter(offset)))
     assert not routes.is_draining(lane), "there are too many for a wait"
 
 
@@ -271,11 +271,11 @@ async def test_a_letter_that_arrives_in_its_topic_after_it_was_spooled_is_remove
         on.configure()
         on.dead_letters.open.clear()
         await reject(on, 0)
-        [letter] = on.dead_letters.begun
+        [dead_letter] = on.dead_letters.begun
         assert on.spool.offsets == [(0, 0)]
         assert on.dead_letters.on_late is not None
-        on.dead_letters.on_late(letter)
-        await until(lambda: on.spool.removed == [letter.identity])
+        on.dead_letters.on_late(dead_letter)
+        await until(lambda: on.spool.removed == [dead_letter.identity])
         assert on.events("late_write") == [], "it is in its topic before write.timeout.ms"
 
 
@@ -285,16 +285,16 @@ async def test_a_spooled_letter_that_arrives_after_its_deadline_is_removed_after
         on.configure()
         on.dead_letters.open.clear()
         await reject(on, 0)
-        [letter] = on.dead_letters.begun
+        [dead_letter] = on.dead_letters.begun
         assert on.dead_letters.on_late is not None
         on.kafka.writer.accepts.clear()
         clock.now += 31
-        on.dead_letters.on_late(letter)
+        on.dead_letters.on_late(dead_letter)
         await until(lambda: [one["offsets"] for one in on.events("late_write")] == [[[0, 0]]])
         await turns()
         assert on.spool.removed == []
         on.kafka.writer.accepts.set()
-        await until(lambda: on.spool.removed == [letter.identity])
+        await until(lambda: on.spool.removed == [dead_letter.identity])
 
 
 async def test_a_letter_that_arrives_while_it_is_spooled_is_removed_too() -> None:
@@ -338,7 +338,7 @@ async def test_a_letter_that_arrives_in_the_spool_too_late_is_reported_as_late()
         on.spool.open.set()
         await reject(on, 1)
         assert on.spool.on_late is not None
-        on.spool.on_late(replace(on.spool.letters[0], offset=0), 0, 9)
+        on.spool.on_late(replace(on.spool.dead_letters[0], offset=0), 0, 9)
         assert [one["offsets"] for one in on.events("late_write")] == [[[0, 0]]]
 
 
@@ -380,7 +380,7 @@ async def test_a_group_has_only_so_many_bytes_in_the_spool(monkeypatch: pytest.M
         for offset in range(4):
             await reject(on, offset)
             on.follow_spool()
-        spooled = len(on.spool.letters)
+        spooled = len(on.spool.dead_letters)
         assert 0 < spooled < 4
         assert on.counted() == {"rejected": 4, "dead_lettered": spooled, "write_timeouts": 4 - spooled}
         [event] = on.events("write_timeout")
@@ -389,7 +389,7 @@ async def test_a_group_has_only_so_many_bytes_in_the_spool(monkeypatch: pytest.M
         on.follow_spool()
         on.dead_letters.problem = AWAY
         await reject(on, 4)
-        assert len(on.spool.letters) == spooled + 1, "the leader has made room"
+        assert len(on.spool.dead_letters) == spooled + 1, "the leader has made room"
 
 
 async def test_a_letter_without_a_copy_that_is_too_large_for_its_topic_is_parked_in_the_spool() -> None:
@@ -397,7 +397,7 @@ async def test_a_letter_without_a_copy_that_is_too_large_for_its_topic_is_parked
         on.configure()
         on.dead_letters.max_bytes = -1  # even null is too large
         await reject(on, 0)
-        [spooled] = on.spool.letters
+        [spooled] = on.spool.dead_letters
         assert spooled.parked == "larger than the topic takes"
         on.dead_letters.max_bytes = 1 << 20
         await reject(on, 1, partition=1)

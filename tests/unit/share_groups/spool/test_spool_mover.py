@@ -24,17 +24,17 @@ from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool import parking
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
 from headgate.share_groups.spool.model.records import (
+    DeadLetterIdentity,
     DeadlinesReported,
-    LetterIdentity,
-    SpooledLetter,
+    SpooledDeadLetter,
     SpoolTombstone,
 )
 from headgate.share_groups.spool.mover import SpoolMover
-from headgate.share_groups.spool.readers import ReadLetters
+from headgate.share_groups.spool.readers import ReadDeadLetters
 from headgate.share_groups.spool.transfer import SpoolClients, SpoolTransfer
 from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import turns
-from tests.unit.share_groups.spool.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_index import dead_letter
 
 DEADLINE = 1_030_000  # the clock begins at 1,000,000
 NO_TOPIC, UNREACHABLE, TOO_LARGE = (
@@ -48,7 +48,7 @@ class FakeTopics:
     """Dead-letter topics as lists; `problems` are of whole topics, `hung` are source partitions."""
 
     def __init__(self) -> None:
-        self.written: dict[str, list[SpooledLetter]] = {}
+        self.written: dict[str, list[SpooledDeadLetter]] = {}
         self.attempts: list[tuple[str, list[int]]] = []
         self.problems: dict[str, WriteFailureCause] = {}
         self.hung: set[int] = set()
@@ -56,26 +56,26 @@ class FakeTopics:
         self.during_write: Callable[[], None] = lambda: None
         self.goes_on = asyncio.Event()  # cleared: writes do not end
         self.goes_on.set()
-        self.on_late: Callable[[SpooledLetter], None] | None = None
+        self.on_late: Callable[[SpooledDeadLetter], None] | None = None
 
     async def write(
         self,
         topic: str,
-        letters: Sequence[SpooledLetter],
+        dead_letters: Sequence[SpooledDeadLetter],
         deadline_s: float,  # noqa: ARG002
-        on_late: Callable[[SpooledLetter], None] | None = None,
+        on_late: Callable[[SpooledDeadLetter], None] | None = None,
     ) -> list[WriteFailure | None]:
         self.on_late = on_late
-        self.attempts.append((topic, [one.offset for one in letters]))
+        self.attempts.append((topic, [one.offset for one in dead_letters]))
         await asyncio.sleep(0)
         await self.goes_on.wait()
         self.during_write()
-        results = [self._problem(topic, one) for one in letters]
-        written = [one for one, failure in zip(letters, results, strict=True) if failure is None]
+        results = [self._problem(topic, one) for one in dead_letters]
+        written = [one for one, failure in zip(dead_letters, results, strict=True) if failure is None]
         self.written.setdefault(topic, []).extend(written)
         return [None if cause is None else WriteFailure(cause, cause.value) for cause in results]
 
-    def _problem(self, topic: str, one: SpooledLetter) -> WriteFailureCause | None:
+    def _problem(self, topic: str, one: SpooledDeadLetter) -> WriteFailureCause | None:
         if one.partition in self.hung:
             return UNREACHABLE
         size = len(one.value or b"") + sum(len(value) for _, value in one.headers)
@@ -93,14 +93,14 @@ class FakeSpool:
 
     def __init__(self, index: SpoolIndex) -> None:
         self._index = index
-        self.log: list[list[SpooledLetter | SpoolTombstone | DeadlinesReported]] = [[], []]
+        self.log: list[list[SpooledDeadLetter | SpoolTombstone | DeadlinesReported]] = [[], []]
         self.is_away = False
         self.unreadable: set[int] = set()
         self.on_change: Callable[[], None] = lambda: None
         self.read_sizes: list[int] = []
         self.reads: Counter[int] = Counter()  # of each partition
 
-    def append(self, partition: int, one: SpooledLetter | SpoolTombstone | DeadlinesReported) -> int:
+    def append(self, partition: int, one: SpooledDeadLetter | SpoolTombstone | DeadlinesReported) -> int:
         self.log[partition].append(one)
         offset = len(self.log[partition]) - 1
         self._index.apply(spool_record(partition, offset, one))
@@ -115,17 +115,17 @@ class FakeSpool:
 
     async def write(
         self,
-        letters: Sequence[SpooledLetter],
+        dead_letters: Sequence[SpooledDeadLetter],
         deadline_s: float,  # noqa: ARG002
         *,
-        on_written: Callable[[SpooledLetter, int, int], None],
+        on_written: Callable[[SpooledDeadLetter, int, int], None],
         partition: int,
     ) -> list[WriteFailure | None]:
-        for one in letters:
+        for one in dead_letters:
             on_written(one, partition, self.append(partition, one))
-        return [None] * len(letters)
+        return [None] * len(dead_letters)
 
-    async def remove(self, identities: Sequence[LetterIdentity], *, partition: int) -> list[WriteFailure | None]:
+    async def remove(self, identities: Sequence[DeadLetterIdentity], *, partition: int) -> list[WriteFailure | None]:
         await asyncio.sleep(0)
         if self.is_away:
             return [WriteFailure(UNREACHABLE, "away")] * len(identities)
@@ -137,18 +137,18 @@ class FakeSpool:
         if not self.is_away:
             self.append(0, DeadlinesReported(until_ms))
 
-    async def read(self, places: Sequence[SpoolPlace]) -> ReadLetters:
+    async def read(self, places: Sequence[SpoolPlace]) -> ReadDeadLetters:
         self.read_sizes.append(sum(one.size for one in places))
         wanted = {one.spool_partition for one in places}
         self.reads.update(wanted)
         await asyncio.sleep(0)
         found = {(one.spool_partition, one.spool_offset): one for one in places}
-        letters = {
+        dead_letters = {
             place: record
             for place in found
-            if place[0] not in self.unreadable and isinstance(record := self.log[place[0]][place[1]], SpooledLetter)
+            if place[0] not in self.unreadable and isinstance(record := self.log[place[0]][place[1]], SpooledDeadLetter)
         }
-        return ReadLetters(letters, frozenset(self.unreadable & wanted))
+        return ReadDeadLetters(dead_letters, frozenset(self.unreadable & wanted))
 
     async def close(self) -> None:
         pass
@@ -192,7 +192,7 @@ class Bench:
         mover = SpoolMover(index=index, states=self.states, clock=self.clock, meter=self.meter, reports=self.reports)
         self.replayed = asyncio.Event()
         self.replayed.set()
-        clients: Any = {"letters": self.topics, "spool": self.spool, "reader": self.spool}
+        clients: Any = {"dead_letters": self.topics, "spool": self.spool, "reader": self.spool}
         mover.open(SpoolClients(**clients, replayed=self.replayed))
         self.spool.on_change = mover.wake
         return mover
@@ -202,7 +202,7 @@ class Bench:
 
     def spooled(self, *offsets: int, spool_partition: int = 0, **values: Any) -> None:
         for one in offsets:
-            self.spool.append(spool_partition, letter(one, **({"deadline": DEADLINE} | values)))
+            self.spool.append(spool_partition, dead_letter(one, **({"deadline": DEADLINE} | values)))
 
     async def tick(self, seconds: float = 0.0) -> None:
         """Let so much time pass, and let all work that is then due be done."""
@@ -221,7 +221,7 @@ class Bench:
         self.mover = self.another(index)
         self.mover.start()
 
-    async def late_letters(self, *offsets: int) -> None:
+    async def late_dead_letters(self, *offsets: int) -> None:
         """Dead letters that were reported as missing are in their topic."""
         self.topics.problems["dlq.g"] = NO_TOPIC
         self.spooled(*offsets)
@@ -239,7 +239,7 @@ class Bench:
 
     @property
     def left(self) -> int:
-        return sum(self.index.totals(group).letters for group in self.index.groups())
+        return sum(self.index.totals(group).dead_letters for group in self.index.groups())
 
 
 @asynccontextmanager
@@ -284,7 +284,7 @@ async def test_more_than_a_batch_is_moved_in_order_and_never_read_at_once() -> N
         on.topics.max_bytes = 1 << 20
         on.spool.log[0].clear()
         for offset in range(30):
-            on.spool.append(0, replace(letter(offset, deadline=DEADLINE), value=bytes(100_000)))
+            on.spool.append(0, replace(dead_letter(offset, deadline=DEADLINE), value=bytes(100_000)))
         await on.tick()
         assert on.topics.offsets() == list(range(30))
         assert on.left == 0
@@ -487,7 +487,7 @@ async def test_a_letter_that_arrives_after_the_attempt_ended_is_removed() -> Non
         on.spooled(1)
         await on.tick()
         assert on.topics.on_late is not None
-        on.topics.on_late(letter(1, deadline=DEADLINE))
+        on.topics.on_late(dead_letter(1, deadline=DEADLINE))
         await on.tick(1)
         assert on.left == 0
         assert len(on.topics.attempts) == 1
@@ -531,7 +531,7 @@ async def test_a_letter_over_its_deadline_is_reported_once_and_its_arrival_as_la
 async def test_a_late_letter_is_removed_when_its_event_is_written_and_not_before() -> None:
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
-        await on.late_letters(1, 2)
+        await on.late_dead_letters(1, 2)
         assert (on.topics.offsets(), on.late_offsets(), on.left) == ([1, 2], [1], 2)
         on.outbox.is_delivered.set_result(True)
         await on.tick()
@@ -541,7 +541,7 @@ async def test_a_late_letter_is_removed_when_its_event_is_written_and_not_before
 async def test_late_letters_of_a_leader_that_ended_before_their_event_was_written_are_reported_by_the_next() -> None:
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
-        await on.late_letters(1, 2)
+        await on.late_dead_letters(1, 2)
         on.outbox.events.clear()  # they were lost with the leader
         on.outbox.is_delivered = None
         await on.next_leader()
@@ -552,11 +552,11 @@ async def test_late_letters_of_a_leader_that_ended_before_their_event_was_writte
 async def test_a_letter_in_time_is_removed_at_once_while_the_event_of_a_late_one_is_not_written() -> None:
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
-        await on.late_letters(1)
+        await on.late_dead_letters(1)
         on.spooled(2, deadline=DEADLINE + 60_000)
         await on.tick()
         assert (on.topics.offsets(), on.left) == ([1, 2], 1)
-        assert [one.offset for one in on.index.waiting("dlq.g", letter(1).lane)] == [1]
+        assert [one.offset for one in on.index.waiting("dlq.g", dead_letter(1).lane)] == [1]
 
 
 async def test_late_letters_are_removed_when_their_event_is_lost() -> None:
@@ -564,7 +564,7 @@ async def test_late_letters_are_removed_when_their_event_is_lost() -> None:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
         on.outbox.is_delivered.set_result(False)
         with capture_logs() as logs:
-            await on.late_letters(1)
+            await on.late_dead_letters(1)
         assert on.left == 0
         (found,) = [one for one in logs if one["event"].startswith("late dead letters were removed")]
         assert (found["log_level"], found["number"]) == ("warning", 1)
@@ -576,12 +576,12 @@ async def test_an_unavailable_events_topic_delays_the_removal_of_late_letters_on
     monkeypatch.setattr(late_arrivals, "_REPORT_S", 0.0)
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
-        await on.late_letters(1)
+        await on.late_dead_letters(1)
         await asyncio.sleep(0.02)
         await on.tick()
         assert on.left == 0
         monkeypatch.setattr(late_arrivals, "_REPORT_S", 600)
-        await on.late_letters(2)
+        await on.late_dead_letters(2)
         assert (on.late_offsets(), on.left) == ([1, 2], 0)
         await on.tick(60)
         on.spooled(3, deadline=DEADLINE)
@@ -605,7 +605,7 @@ async def test_a_letter_whose_timeout_is_not_reported_yet_is_not_reported_as_lat
         await on.tick()
         assert on.topics.on_late is not None
         on.clock.now += 30.1  # over its deadline, and no round of the mover has seen that
-        on.topics.on_late(letter(1, deadline=DEADLINE))
+        on.topics.on_late(dead_letter(1, deadline=DEADLINE))
         await on.tick(5)
         assert on.events("write_timeout") + on.events("late_write") == []
         assert on.meter.late_writes == 0
@@ -685,7 +685,7 @@ async def test_a_spool_that_is_read_again_does_not_report_its_deadlines_again() 
 
 async def test_a_letter_that_is_too_large_is_written_without_its_copy() -> None:
     async with bench() as on:
-        on.spool.append(0, replace(letter(1, deadline=DEADLINE), value=bytes(2000)))
+        on.spool.append(0, replace(dead_letter(1, deadline=DEADLINE), value=bytes(2000)))
         on.spooled(2)
         await on.tick()
         (found,) = [one for one in on.topics.written["dlq.g"] if one.offset == 1]
@@ -695,12 +695,12 @@ async def test_a_letter_that_is_too_large_is_written_without_its_copy() -> None:
 
 async def test_a_letter_that_is_too_large_without_its_copy_is_parked_and_tried_once_a_minute() -> None:
     async with bench() as on:
-        large = replace(letter(1, deadline=DEADLINE), headers=(("x", bytes(2000)),), value=b"v")
+        large = replace(dead_letter(1, deadline=DEADLINE), headers=(("x", bytes(2000)),), value=b"v")
         on.spool.append(0, large)
         on.spooled(2)
         await on.tick()
         assert on.topics.offsets() == [2]
-        assert on.index.totals("g").parked_letters == 1
+        assert on.index.totals("g").parked_dead_letters == 1
         ((reason, number),) = on.index.parked_counts("g")["dlq.g"].items()
         assert ("too large" in reason, number) == (True, 1)
         await on.tick()
@@ -749,13 +749,13 @@ async def test_large_parked_letters_do_not_keep_later_ones_from_being_tried() ->
     async with bench() as on:
         on.topics.max_bytes = 10
         for offset in range(250):
-            large = replace(letter(offset, deadline=DEADLINE), headers=(("x", bytes(2000)),))
+            large = replace(dead_letter(offset, deadline=DEADLINE), headers=(("x", bytes(2000)),))
             on.spool.append(0, replace(large, parked="too large"))
-        on.spool.append(0, letter(250, parked="too large"))
+        on.spool.append(0, dead_letter(250, parked="too large"))
         for _ in range(4):
             await on.tick(60)
         assert on.topics.offsets() == [250]
-        assert on.index.totals("g").parked_letters == 250
+        assert on.index.totals("g").parked_dead_letters == 250
 
 
 async def test_parked_letters_that_cannot_be_removed_from_the_spool_are_not_written_again(
@@ -763,7 +763,7 @@ async def test_parked_letters_that_cannot_be_removed_from_the_spool_are_not_writ
 ) -> None:
     monkeypatch.setattr(parking, "_PARK_S", 0.001)
     async with bench() as on:
-        on.spool.append(0, letter(1, deadline=DEADLINE, parked="too large"))
+        on.spool.append(0, dead_letter(1, deadline=DEADLINE, parked="too large"))
         on.spool.is_away = True
         for _ in range(3):
             await on.tick(60)

@@ -14,7 +14,7 @@ from headgate.share_groups.spool.model.records import (
     SEQUENCE,
     TARGET,
     DeadlinesReported,
-    SpooledLetter,
+    SpooledDeadLetter,
     SpoolLane,
     SpoolSequence,
     SpoolTombstone,
@@ -27,7 +27,7 @@ from headgate.share_groups.spool.model.records import (
 )
 
 TOPIC_ID = b"t" * 16
-LETTER = SpooledLetter(
+DEAD_LETTER = SpooledDeadLetter(
     group="g",
     topic_id=TOPIC_ID,
     partition=3,
@@ -40,9 +40,9 @@ LETTER = SpooledLetter(
     sequence=7,
 )
 own_headers = [(TARGET, b"dlq.g"), (DEADLINE, b"1"), (SEQUENCE, b"1")]
-KEY = encode_identity(LETTER.identity)
-letters = st.builds(
-    SpooledLetter,
+KEY = encode_identity(DEAD_LETTER.identity)
+dead_letters = st.builds(
+    SpooledDeadLetter,
     group=st.text(st.characters(), max_size=20),
     topic_id=st.binary(min_size=16, max_size=16),
     partition=st.integers(0, 2**31 - 1),
@@ -57,9 +57,9 @@ letters = st.builds(
 )
 
 
-@given(letters)
-def test_a_dead_letter_is_decoded_as_it_was_encoded(letter: SpooledLetter) -> None:
-    assert decode_spooled(*encode_spooled(letter)) == letter
+@given(dead_letters)
+def test_a_dead_letter_is_decoded_as_it_was_encoded(dead_letter: SpooledDeadLetter) -> None:
+    assert decode_spooled(*encode_spooled(dead_letter)) == dead_letter
 
 
 @pytest.mark.parametrize(("value", "until"), [(b"1794730000000", 1794730000000), (b"0", 0)])
@@ -73,16 +73,16 @@ def test_a_time_of_another_form_is_no_record_of_the_spool(value: bytes | None) -
     assert decode_spooled(b'["deadlines_reported"]', value, None) is None
 
 
-@given(letters)
-def test_a_null_value_is_a_tombstone_of_the_same_identity(letter: SpooledLetter) -> None:
-    key, _, _ = encode_spooled(letter)
+@given(dead_letters)
+def test_a_null_value_is_a_tombstone_of_the_same_identity(dead_letter: SpooledDeadLetter) -> None:
+    key, _, _ = encode_spooled(dead_letter)
     tombstone = decode_spooled(key, None, None)
-    assert tombstone == SpoolTombstone(letter.identity)
-    assert tombstone.lane == letter.lane
+    assert tombstone == SpoolTombstone(dead_letter.identity)
+    assert tombstone.lane == dead_letter.lane
 
 
 def test_the_record_has_the_documented_form() -> None:
-    key, value, headers = encode_spooled(replace(LETTER, parked="too large"))
+    key, value, headers = encode_spooled(replace(DEAD_LETTER, parked="too large"))
     assert json.loads(key) == ["g", "dHR0dHR0dHR0dHR0dHR0dA", 3, 4711]
     assert value == b"\x01" + b"\x00\x00\x00\x01k" + b"\xff\xff\xff\xff"
     assert headers[2:] == [
@@ -91,7 +91,7 @@ def test_the_record_has_the_documented_form() -> None:
         (SEQUENCE, b"7"),
         (PARKED, b"too large"),
     ]
-    assert PARKED not in dict(encode_spooled(LETTER)[2])
+    assert PARKED not in dict(encode_spooled(DEAD_LETTER)[2])
 
 
 @given(
@@ -103,7 +103,7 @@ def test_hostile_records_never_raise(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]] | None
 ) -> None:
     found = decode_spooled(key, value, headers)
-    assert found is None or isinstance(found, SpooledLetter | SpoolTombstone)
+    assert found is None or isinstance(found, SpooledDeadLetter | SpoolTombstone)
 
 
 EMPTY = b"\x01\xff\xff\xff\xff\xff\xff\xff\xff"
@@ -138,14 +138,16 @@ def test_another_record_is_not_a_dead_letter(
     assert decode_spooled(key, value, headers) is None
 
 
-@given(letters, st.integers(1, 64))
-def test_a_lane_has_one_partition_and_two_more_for_when_it_fails(letter: SpooledLetter, partitions: int) -> None:
-    usual = spool_partition(letter.lane, partitions)
-    choices = spool_partitions(letter.lane, partitions)
+@given(dead_letters, st.integers(1, 64))
+def test_a_lane_has_one_partition_and_two_more_for_when_it_fails(
+    dead_letter: SpooledDeadLetter, partitions: int
+) -> None:
+    usual = spool_partition(dead_letter.lane, partitions)
+    choices = spool_partitions(dead_letter.lane, partitions)
     assert choices[0] == usual
     assert len(set(choices)) == len(choices) == min(3, partitions)
     assert all(0 <= one < partitions for one in choices)
-    assert spool_partition(replace(letter, offset=0).lane, partitions) == usual
+    assert spool_partition(replace(dead_letter, offset=0).lane, partitions) == usual
 
 
 def test_the_partition_of_a_lane_never_changes_between_releases() -> None:

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from headgate.share_groups.spool.model.records import (
     SEQUENCES_A_MS,
+    DeadLetterIdentity,
     DeadlinesReported,
-    LetterIdentity,
-    SpooledLetter,
+    SpooledDeadLetter,
     SpoolLane,
     SpoolTombstone,
 )
@@ -47,17 +47,17 @@ class SpoolPlace(NamedTuple):
     size: int
 
     @property
-    def identity(self) -> LetterIdentity:
+    def identity(self) -> DeadLetterIdentity:
         return (*self.lane, self.offset)
 
 
 class SpoolTotals(NamedTuple):
     """Dead letters of one group; `oldest_at` (epoch milliseconds) is of those that are not parked."""
 
-    letters: int = 0
+    dead_letters: int = 0
     bytes: int = 0
     oldest_at: int | None = None
-    parked_letters: int = 0
+    parked_dead_letters: int = 0
     parked_bytes: int = 0
 
 
@@ -66,10 +66,10 @@ SpoolRecord = tuple[int, int, SpoolPlace | SpoolTombstone | DeadlinesReported | 
 
 
 def spool_record(
-    spool_partition: int, spool_offset: int, found: SpooledLetter | SpoolTombstone | DeadlinesReported | None
+    spool_partition: int, spool_offset: int, found: SpooledDeadLetter | SpoolTombstone | DeadlinesReported | None
 ) -> SpoolRecord:
     """What the index keeps of a record: not its key and value."""
-    if not isinstance(found, SpooledLetter):
+    if not isinstance(found, SpooledDeadLetter):
         return (spool_partition, spool_offset, found)
     place = SpoolPlace(
         lane=found.lane,
@@ -145,7 +145,7 @@ class SpoolIndex:
 
     def _remove(self, lane: "_Lane", key: int, *, keeps_lane: bool = False) -> tuple[int, ...]:
         """Remove the record; returns its deadline, if there was one."""
-        target = next((target for target, queue in lane.queues.items() if key in queue.letters), None)
+        target = next((target for target, queue in lane.queues.items() if key in queue.dead_letters), None)
         if target is None:
             return ()
         queue, (topic, parked) = lane.queues[target], target
@@ -153,7 +153,7 @@ class SpoolIndex:
         _, deadline, _, size = _NUMBERS.unpack(packed)
         group = self._groups[lane.name.group]
         group.count(size, -1, is_parked=parked is not None)
-        if not queue.letters:
+        if not queue.dead_letters:
             del lane.queues[target]
             if parked is None:
                 _drop(self._waiting, topic, lane.name)
@@ -178,7 +178,7 @@ class SpoolIndex:
 
     # --- questions
 
-    def has_letters(self, lane: SpoolLane) -> bool:
+    def has_dead_letters(self, lane: SpoolLane) -> bool:
         """Whether the lane has outstanding dead letters that are not parked."""
         found = self._lane(lane)
         return found is not None and any(parked is None for _, parked in found.queues)
@@ -188,7 +188,10 @@ class SpoolIndex:
         found = self._lane(lane)
         if found is None:
             return (0, 0)
-        return (sum(len(queue.letters) for (_, parked), queue in found.queues.items() if parked is None), found.removed)
+        return (
+            sum(len(queue.dead_letters) for (_, parked), queue in found.queues.items() if parked is None),
+            found.removed,
+        )
 
     def group_bytes(self, group: str) -> int:
         """The bytes of all dead letters of the group, also of parked ones."""
@@ -213,10 +216,10 @@ class SpoolIndex:
             if parked is None
         ]
         return SpoolTotals(
-            letters=found.letters,
+            dead_letters=found.dead_letters,
             bytes=found.bytes,
             oldest_at=min(firsts) // SEQUENCES_A_MS if firsts else None,
-            parked_letters=found.parked_letters,
+            parked_dead_letters=found.parked_dead_letters,
             parked_bytes=found.parked_bytes,
         )
 
@@ -227,7 +230,7 @@ class SpoolIndex:
         for lane in () if found is None else found.lanes.values():
             for (topic, parked), queue in lane.queues.items():
                 if parked is not None:
-                    counts.setdefault(topic, Counter())[parked] += len(queue.letters)
+                    counts.setdefault(topic, Counter())[parked] += len(queue.dead_letters)
         return counts
 
     # --- for the mover
@@ -262,7 +265,7 @@ class SpoolIndex:
         )
         return [_place(name, key, *item) for name, key, item in islice(found, skip, skip + count)]
 
-    def places(self, identity: LetterIdentity) -> list[SpoolPlace]:
+    def places(self, identity: DeadLetterIdentity) -> list[SpoolPlace]:
         """Where the records of a dead letter lie: usually one, after an outage of a partition two."""
         name, offset = SpoolLane(*identity[:3]), identity[3]
         lane = self._lane(name)
@@ -271,8 +274,8 @@ class SpoolIndex:
         keys = [_key(offset, partition) for partition in self._read]
         found = []
         for target, queue in lane.queues.items():
-            letters = queue.letters
-            found += [_place(name, target, key, letters[key]) for key in keys if key in letters]
+            dead_letters = queue.dead_letters
+            found += [_place(name, target, key, dead_letters[key]) for key in keys if key in dead_letters]
         return found
 
     def take_expired(self, until_ms: int) -> list[SpoolPlace] | None:
@@ -299,10 +302,10 @@ class SpoolIndex:
 class _Queue:
     """Dead letters of one lane and target by their keys, in the order of their sequences when they are iterated."""
 
-    __slots__ = ("_is_sorted", "_last", "_removed", "letters")
+    __slots__ = ("_is_sorted", "_last", "_removed", "dead_letters")
 
     def __init__(self) -> None:
-        self.letters: dict[int, bytes] = {}
+        self.dead_letters: dict[int, bytes] = {}
         self._last = -1
         self._is_sorted = True
         self._removed = 0
@@ -310,8 +313,8 @@ class _Queue:
     def add(self, key: int, sequence: int, packed: bytes) -> None:
         later = self._pop_later(sequence) if sequence < self._last else []
         self._last = max(self._last, sequence)
-        self.letters[key] = packed
-        self.letters.update(reversed(later))
+        self.dead_letters[key] = packed
+        self.dead_letters.update(reversed(later))
 
     def _pop_later(self, sequence: int) -> list[tuple[int, bytes]]:
         """Take out those that come after this one, the last one first: several workers write to a lane.
@@ -319,21 +322,21 @@ class _Queue:
         If they are many, as when the partitions of the spool are read one after the other, all are sorted later.
         """
         found: list[tuple[int, bytes]] = []
-        while self._is_sorted and self.letters:
+        while self._is_sorted and self.dead_letters:
             if len(found) == _MAX_LATER:
                 self._is_sorted = False
                 break
-            key, packed = self.letters.popitem()
+            key, packed = self.dead_letters.popitem()
             if _NUMBERS.unpack(packed)[2] <= sequence:
-                self.letters[key] = packed
+                self.dead_letters[key] = packed
                 break
             found.append((key, packed))
         return found
 
     def remove(self, key: int) -> bytes:
-        packed = self.letters.pop(key)
+        packed = self.dead_letters.pop(key)
         self._removed += 1
-        if self._removed > max(_REBUILD_FROM, len(self.letters)):  # a dict keeps the places of removed keys
+        if self._removed > max(_REBUILD_FROM, len(self.dead_letters)):  # a dict keeps the places of removed keys
             self._rebuild()
         return packed
 
@@ -344,13 +347,13 @@ class _Queue:
     def items(self) -> Iterator[tuple[int, bytes]]:
         if not self._is_sorted:
             self._rebuild()
-        return iter(self.letters.items())
+        return iter(self.dead_letters.items())
 
     def _rebuild(self) -> None:
-        items = list(self.letters.items())
+        items = list(self.dead_letters.items())
         if not self._is_sorted:
             items.sort(key=lambda item: _NUMBERS.unpack(item[1])[2])
-        self.letters = dict(items)
+        self.dead_letters = dict(items)
         self._removed = 0
         self._is_sorted = True
 
@@ -365,18 +368,18 @@ class _Lane:
 
 
 class _Group:
-    __slots__ = ("bytes", "lanes", "letters", "parked_bytes", "parked_letters")
+    __slots__ = ("bytes", "dead_letters", "lanes", "parked_bytes", "parked_dead_letters")
 
     def __init__(self) -> None:
         self.lanes: dict[SpoolLane, _Lane] = {}
-        self.letters = self.bytes = self.parked_letters = self.parked_bytes = 0
+        self.dead_letters = self.bytes = self.parked_dead_letters = self.parked_bytes = 0
 
     def count(self, size: int, number: int, *, is_parked: bool) -> None:
         if is_parked:
-            self.parked_letters += number
+            self.parked_dead_letters += number
             self.parked_bytes += number * size
         else:
-            self.letters += number
+            self.dead_letters += number
             self.bytes += number * size
 
 

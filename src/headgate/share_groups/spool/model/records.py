@@ -44,7 +44,7 @@ _MAX_INT32: Final = 2**31 - 1
 _RECORD_BYTES: Final = 64  # of a record beside its key, value and headers
 _REPORTED_KEY: Final = b'["deadlines_reported"]'
 
-LetterIdentity = tuple[str, bytes, int, int]
+DeadLetterIdentity = tuple[str, bytes, int, int]
 """Group, topic id, partition, offset."""
 WireHeaders = Sequence[tuple[str, bytes | None]]
 
@@ -58,7 +58,7 @@ class SpoolLane(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpooledLetter:
+class SpooledDeadLetter:
     """A dead letter that waits for its topic, `target`.
 
     `deadline` (epoch milliseconds): when it is not in its topic by then, it is reported. `parked` is the reason why it
@@ -82,7 +82,7 @@ class SpooledLetter:
         return SpoolLane(self.group, self.topic_id, self.partition)
 
     @property
-    def identity(self) -> LetterIdentity:
+    def identity(self) -> DeadLetterIdentity:
         return (self.group, self.topic_id, self.partition, self.offset)
 
     @property
@@ -99,7 +99,7 @@ class SpooledLetter:
 class SpoolTombstone:
     """A dead letter that is in its topic now."""
 
-    identity: LetterIdentity
+    identity: DeadLetterIdentity
 
     @property
     def lane(self) -> SpoolLane:
@@ -120,7 +120,7 @@ class SpoolView(Protocol):
     def times_cleared(self) -> int:
         """How often the spool lost records and was read again, maybe with other offsets."""
 
-    def has_letters(self, lane: SpoolLane) -> bool:
+    def has_dead_letters(self, lane: SpoolLane) -> bool:
         """Whether the lane has outstanding dead letters; those that are parked do not count."""
 
     def lane_progress(self, lane: SpoolLane) -> tuple[int, int]:
@@ -160,21 +160,21 @@ def spool_partition(lane: SpoolLane, partitions: int) -> int:
     return spool_partitions(lane, partitions)[0]
 
 
-def encode_identity(identity: LetterIdentity) -> bytes:
+def encode_identity(identity: DeadLetterIdentity) -> bytes:
     """The key of a dead letter's records in the spool."""
     return _json(*identity)
 
 
-def encode_spooled(letter: SpooledLetter) -> tuple[bytes, bytes, list[Header]]:
+def encode_spooled(dead_letter: SpooledDeadLetter) -> tuple[bytes, bytes, list[Header]]:
     """Key, value and headers of the record."""
-    own = {TARGET: letter.target, DEADLINE: str(letter.deadline), SEQUENCE: str(letter.sequence)}
-    if letter.parked is not None:
-        own[PARKED] = letter.parked
-    value = b"".join((bytes((_VERSION,)), *_sized(letter.key), *_sized(letter.value)))
+    own = {TARGET: dead_letter.target, DEADLINE: str(dead_letter.deadline), SEQUENCE: str(dead_letter.sequence)}
+    if dead_letter.parked is not None:
+        own[PARKED] = dead_letter.parked
+    value = b"".join((bytes((_VERSION,)), *_sized(dead_letter.key), *_sized(dead_letter.value)))
     return (
-        encode_identity(letter.identity),
+        encode_identity(dead_letter.identity),
         value,
-        [*letter.headers, *((name, text.encode()) for name, text in own.items())],
+        [*dead_letter.headers, *((name, text.encode()) for name, text in own.items())],
     )
 
 
@@ -185,7 +185,7 @@ def encode_reported(reported: DeadlinesReported) -> tuple[bytes, bytes]:
 
 def decode_spooled(
     key: bytes | None, value: bytes | None, headers: WireHeaders | None
-) -> SpooledLetter | SpoolTombstone | DeadlinesReported | None:
+) -> SpooledDeadLetter | SpoolTombstone | DeadlinesReported | None:
     """The content of a record; None when it is not a record of the spool."""
     if key == _REPORTED_KEY:
         until = _number((value or b"").decode(errors="replace"))
@@ -203,7 +203,7 @@ def decode_spooled(
     if deadline is None or sequence is None:
         return None
     group, topic_id, partition, offset = identity
-    return SpooledLetter(
+    return SpooledDeadLetter(
         group=group,
         topic_id=topic_id,
         partition=partition,
@@ -227,7 +227,7 @@ def _json_begin(group: str, topic_id: bytes) -> str:
     return json.dumps([group, topic_id_text(topic_id)], separators=(",", ":"))[:-1]
 
 
-def _identity(key: bytes | None) -> LetterIdentity | None:
+def _identity(key: bytes | None) -> DeadLetterIdentity | None:
     try:
         parts = json.loads(key or b"")
     except (ValueError, RecursionError):

@@ -14,12 +14,12 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from headgate.share_groups.spool.model.records import MAX_GROUP_SPOOL_BYTES, SpooledLetter, SpoolLane, SpoolView
+from headgate.share_groups.spool.model.records import MAX_GROUP_SPOOL_BYTES, SpooledDeadLetter, SpoolLane, SpoolView
 
 PROBE_S: Final = 1.0
 MAX_UNREAD: Final = 100_000
 _MAX_TOPICS: Final = 1_000
-_FEW_LETTERS: Final = 200  # which the leader moves in a moment
+_FEW_DEAD_LETTERS: Final = 200  # which the leader moves in a moment
 _MAX_LANES: Final = 10_000  # of a topic: enough of them to know that it is failing
 _GROUP_FULL: Final = f"the spool holds {MAX_GROUP_SPOOL_BYTES} bytes of this group: no more are accepted"
 _NOT_FOLLOWED: Final = f"{MAX_UNREAD} dead letters in the spool were not read back: no more are accepted"
@@ -44,7 +44,7 @@ class SpoolRoutes:
         self._writing: Counter[SpoolLane] = Counter()  # dead letters whose write to the spool has not ended
         self._unread: dict[int, deque[tuple[int, SpoolLane, int]]] = {}  # offset, lane, size; by partition of the spool
         self._unread_lanes: Counter[SpoolLane] = Counter()
-        self._unread_letters = 0
+        self._unread_dead_letters = 0
         self._times_cleared = 0
         self._waited: dict[SpoolLane, int] = {}  # how many dead letters of the lane had been removed
         self._own_bytes: Counter[str] = Counter()  # of both, by group
@@ -64,7 +64,7 @@ class SpoolRoutes:
 
     def _accepts(self, lane: SpoolLane) -> bool:
         """Whether the leader moves, or has moved, the dead letters of this lane to their topic."""
-        return not self.has_letters(lane) or self.is_draining(lane)
+        return not self.has_dead_letters(lane) or self.is_draining(lane)
 
     def may_try(self, topic: str, now: float) -> bool:
         """Whether to write to the topic: it is not failing, or this is the one write of a second that probes it."""
@@ -93,43 +93,43 @@ class SpoolRoutes:
 
     # --- dead letters in the spool
 
-    def refusal(self, letter: SpooledLetter) -> str | None:
+    def refusal(self, dead_letter: SpooledDeadLetter) -> str | None:
         """Why the spool takes no further dead letter of this group; None when it does."""
         self._read_back()
-        group = letter.group
-        if self._view.group_bytes(group) + self._own_bytes[group] + letter.size > MAX_GROUP_SPOOL_BYTES:
+        group = dead_letter.group
+        if self._view.group_bytes(group) + self._own_bytes[group] + dead_letter.size > MAX_GROUP_SPOOL_BYTES:
             return _GROUP_FULL
-        return _NOT_FOLLOWED if self._unread_letters >= MAX_UNREAD else None
+        return _NOT_FOLLOWED if self._unread_dead_letters >= MAX_UNREAD else None
 
-    def begin(self, letter: SpooledLetter) -> None:
+    def begin(self, dead_letter: SpooledDeadLetter) -> None:
         """A write to the spool begins."""
-        self._writing[letter.lane] += 1
-        self._own_bytes[letter.group] += letter.size
+        self._writing[dead_letter.lane] += 1
+        self._own_bytes[dead_letter.group] += dead_letter.size
 
-    def confirm(self, letter: SpooledLetter, partition: int, offset: int) -> None:
+    def confirm(self, dead_letter: SpooledDeadLetter, partition: int, offset: int) -> None:
         """The dead letter is in the spool; this can come before or after `end`."""
-        self._unread.setdefault(partition, deque()).append((offset, letter.lane, letter.size))
-        self._unread_lanes[letter.lane] += 1
-        self._unread_letters += 1
-        self._own_bytes[letter.group] += letter.size
-        failing = self._failing.get(letter.target)
-        if failing is not None and letter.parked is None and len(failing.lanes) < _MAX_LANES:
-            failing.lanes[letter.lane] = None
+        self._unread.setdefault(partition, deque()).append((offset, dead_letter.lane, dead_letter.size))
+        self._unread_lanes[dead_letter.lane] += 1
+        self._unread_dead_letters += 1
+        self._own_bytes[dead_letter.group] += dead_letter.size
+        failing = self._failing.get(dead_letter.target)
+        if failing is not None and dead_letter.parked is None and len(failing.lanes) < _MAX_LANES:
+            failing.lanes[dead_letter.lane] = None
 
-    def end(self, letter: SpooledLetter) -> None:
+    def end(self, dead_letter: SpooledDeadLetter) -> None:
         """The write to the spool ended, whatever its outcome."""
-        _subtract(self._writing, letter.lane, 1)
-        _subtract(self._own_bytes, letter.group, letter.size)
+        _subtract(self._writing, dead_letter.lane, 1)
+        _subtract(self._own_bytes, dead_letter.group, dead_letter.size)
 
-    def has_letters(self, lane: SpoolLane) -> bool:
+    def has_dead_letters(self, lane: SpoolLane) -> bool:
         """Whether the lane has outstanding dead letters, as far as this worker knows."""
         self._read_back()
-        return lane in self._writing or lane in self._unread_lanes or self._view.has_letters(lane)
+        return lane in self._writing or lane in self._unread_lanes or self._view.has_dead_letters(lane)
 
     def is_draining(self, lane: SpoolLane) -> bool:
         """Whether the leader is moving the last dead letters of the lane, as far as is known."""
-        letters, removed = self._view.lane_progress(lane)
-        return letters <= _FEW_LETTERS and removed not in (0, self._waited.get(lane))
+        dead_letters, removed = self._view.lane_progress(lane)
+        return dead_letters <= _FEW_DEAD_LETTERS and removed not in (0, self._waited.get(lane))
 
     def stop_waiting(self, lane: SpoolLane) -> None:
         """The lane still has dead letters: it is not waited for until more of them are moved."""
@@ -146,7 +146,7 @@ class SpoolRoutes:
         for partition, unread in self._unread.items():
             while unread and (is_cleared or self._view.has_read(partition, unread[0][0])):
                 _, lane, size = unread.popleft()
-                self._unread_letters -= 1
+                self._unread_dead_letters -= 1
                 _subtract(self._unread_lanes, lane, 1)
                 _subtract(self._own_bytes, lane.group, size)
 
