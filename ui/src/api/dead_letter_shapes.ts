@@ -71,6 +71,8 @@ export interface LetterCounts {
   letters: number;
   readable: number;
   gone: number;
+  unknown: number;
+  unplannable: number;
   expire_soon: number;
   next_expiry: number | null;
   problems: number;

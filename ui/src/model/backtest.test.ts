@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Backtest, BacktestConfig } from "../api/shapes";
-import { backtestRows, settingCommand } from "./backtest";
+import { backtestRows, notRecommended, settingCommand } from "./backtest";
 
 function config(threshold_percent: number, more: Partial<BacktestConfig> = {}): BacktestConfig {
   return { threshold_percent, window_ms: 60_000, min_messages: 100, trips: 1, paused_s: 300, avoided: 10, false_trips: 0, ...more };
@@ -36,9 +36,21 @@ describe("rows of a back-test", () => {
   });
 });
 
+describe("no recommendation", () => {
+  it("has a reason", () => {
+    expect(notRecommended(backtest([config(20)], { recommended: 0 }))).toBe(null);
+    expect(notRecommended(backtest([config(20, { trips: 0 })]))).toBe("No setting would have tripped in this time.");
+    expect(notRecommended(backtest([config(20, { trips: 0 }), config(10, { false_trips: 1 })]))).toContain("one key alone caused each trip");
+  });
+});
+
 describe("the command of a setting", () => {
+  it("enables a breaker that is not enabled", () => {
+    expect(settingCommand("sg", config(20), "gw:9092", false)).toContain("--add-config share.group.dlq.circuit.breaker.enable=true,share.group");
+  });
+
   it("quotes the group", () => {
-    expect(settingCommand("a b", config(20), "gw:9092")).toBe(
+    expect(settingCommand("a b", config(20), "gw:9092", true)).toBe(
       "kafka-configs.sh --bootstrap-server gw:9092 --alter --entity-type groups --entity-name 'a b' --add-config " +
         "share.group.dlq.circuit.breaker.threshold.percent=20,share.group.dlq.circuit.breaker.window.ms=60000,share.group.dlq.circuit.breaker.min.messages=100",
     );

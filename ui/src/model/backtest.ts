@@ -28,8 +28,18 @@ function compared(a: BacktestConfig | undefined, b: BacktestConfig | undefined):
   return a.false_trips - b.false_trips || b.avoided - a.avoided || a.paused_s - b.paused_s;
 }
 
-export function settingCommand(group: string, config: BacktestConfig, gateway: string): string {
+/** Why there is no recommended setting; null where there is one. */
+export function notRecommended(found: Backtest): string | null {
+  if (found.recommended !== null) return null;
+  return found.configs.some((one) => one.trips > 0)
+    ? "No setting is recommended: one member or one key alone caused each trip."
+    : "No setting would have tripped in this time.";
+}
+
+/** Also enables a breaker that is not enabled. */
+export function settingCommand(group: string, config: BacktestConfig, gateway: string, isEnabled: boolean): string {
   return groupConfigCommand(group, gateway, {
+    ...(isEnabled ? {} : { [`${PREFIX}.enable`]: "true" }),
     [`${PREFIX}.threshold.percent`]: config.threshold_percent,
     [`${PREFIX}.window.ms`]: config.window_ms,
     [`${PREFIX}.min.messages`]: config.min_messages,

@@ -64,9 +64,10 @@ describe("an episode", () => {
   });
 
   it("has the next command, with quoted names", () => {
-    expect(nextCommand(episode(), "gw:9092")).toBe("headgate dlq plan --group 'bill ing' --cluster 5f1c --to original --config FILE");
-    expect(nextCommand(episode({ action: "quarantine" }), "gw:9092")).toContain("cluster=5f1c");
-    expect(nextCommand(episode({ action: "resume_and_watch" }), "gw:9092")).toContain("--bootstrap-server gw:9092 --resume --group 'bill ing'");
+    expect(nextCommand(episode(), "gw:9092", false)).toBe("headgate dlq plan --group 'bill ing' --cluster 5f1c --to original --config FILE");
+    expect(nextCommand(episode({ action: "quarantine" }), "gw:9092", false)).toMatch(/cluster=5f1c.* --config FILE$/);
+    expect(nextCommand(episode({ action: "resume_and_watch" }), "gw:9092", true)).toContain("--bootstrap-server gw:9092 --resume --group 'bill ing'");
+    expect(nextCommand(episode({ action: "resume_and_watch" }), "gw:9092", false)).toContain("--describe --group 'bill ing' --circuit-breaker");
   });
 });
 
@@ -140,7 +141,7 @@ describe("a dead letter", () => {
   });
 
   it("is counted in a warning before its record expires", () => {
-    const records = { letters: 9, readable: 8, gone: 1, expire_soon: 2, next_expiry: NOW + HOUR, problems: 0 };
+    const records = { letters: 9, readable: 8, gone: 1, unknown: 0, unplannable: 0, expire_soon: 2, next_expiry: NOW + HOUR, problems: 0 };
     expect(expiryText(records, NOW)).toBe("2 records expire within 24 hours, the first in 1 h");
     expect(expiryText({ ...records, expire_soon: 1 }, NOW)).toBe("1 record expires within 24 hours, in 1 h");
     expect(expiryText({ ...records, expire_soon: 0 }, NOW)).toBeNull();

@@ -1,7 +1,7 @@
 /** Verdicts, evidence and next steps of episodes of dead letters, in words. */
 
 import type { DeadLetter, Episode, Evidence, FailureRate, LetterCounts, Verdict } from "../api/dead_letter_shapes";
-import { operationCommand } from "./commands";
+import { breakerCommand, operationCommand } from "./commands";
 import { count, duration, printable, relative, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
 import { thingPath } from "./route";
@@ -59,7 +59,8 @@ export function episodeState(episode: Episode): StateName {
   return episode.ended_at === null ? "stopped" : "attention";
 }
 
-export function nextCommand(episode: Episode, gateway: string): string {
+/** A group that is not paused has nothing to resume: its breaker is looked at. */
+export function nextCommand(episode: Episode, gateway: string, isPaused: boolean): string {
   const group = shellQuoted(episode.group);
   switch (episode.action) {
     case "replay_now":
@@ -67,9 +68,9 @@ export function nextCommand(episode: Episode, gateway: string): string {
     case "restart_member":
       return `headgate dlq plan --group ${group} --cluster ${episode.id} --to original --config FILE`;
     case "quarantine":
-      return `headgate tables show dead_letters --where ${shellQuoted(`cluster=${episode.id}`)} --columns topic,partition,offset,reason,key_hash`;
+      return `headgate tables show dead_letters --where ${shellQuoted(`cluster=${episode.id}`)} --columns topic,partition,offset,reason,key_hash --config FILE`;
     default:
-      return operationCommand("resume", episode.group, gateway);
+      return isPaused ? operationCommand("resume", episode.group, gateway) : breakerCommand(episode.group, gateway);
   }
 }
 

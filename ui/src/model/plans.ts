@@ -92,7 +92,7 @@ export interface LeftOut {
 export function leftOut(plan: Plan): LeftOut[] {
   const all: LeftOut[] = [
     { key: "expired", number: plan.expired, what: "the source is gone, and the dead letter has no copy", hint: "Set errors.deadletterqueue.copy.record.enable for the next time." },
-    { key: "superseded", number: plan.superseded, what: "a later record of the same key was processed", hint: "Make a plan with superseded records where every record counts, such as payments." },
+    { key: "superseded", number: plan.superseded, what: "the partition has a later record of the same key", hint: "Make a plan with superseded records where every record counts, such as payments." },
     { key: "already_replayed", number: plan.already_replayed, what: "an earlier plan wrote or parked it", hint: "Nothing is to be done." },
     { key: "over_max_replays", number: plan.over_max_replays, what: "replayed too often already", hint: "Repair the record; with [replay] parking_topic it is parked." },
   ];

@@ -3,14 +3,15 @@
 import { useState } from "react";
 import type { Backtest } from "../api/shapes";
 import { useResource } from "../api/use_resource";
-import { backtestRows, settingCommand } from "../model/backtest";
+import { backtestRows, notRecommended, settingCommand } from "../model/backtest";
 import { count, duration, shellQuoted } from "../model/format";
 import { useGateway } from "../shell/gateway";
 import { Command, Message } from "../shell/parts";
 
 const EVERY_MS = 300_000;
 
-export function BacktestPanel({ name, cluster }: { name: string; cluster: string | null }) {
+/** `isEnabled`: the breaker of the group is, so that its live setting does something. */
+export function BacktestPanel({ name, cluster, isEnabled }: { name: string; cluster: string | null; isEnabled: boolean }) {
   const more = cluster === null ? "" : `?cluster=${encodeURIComponent(cluster)}`;
   const found = useResource<Backtest>(`share-groups/${encodeURIComponent(name)}/backtest${more}`, EVERY_MS);
   return (
@@ -19,7 +20,7 @@ export function BacktestPanel({ name, cluster }: { name: string; cluster: string
         <h2>Back-test</h2>
         <span className="muted">{found.state === "ready" ? heading(found.data) : "other settings over recorded records"}</span>
       </header>
-      {found.state === "ready" ? <Tested found={found.data} /> : null}
+      {found.state === "ready" ? <Tested found={found.data} isEnabled={isEnabled} /> : null}
       {found.state === "loading" ? <p className="body muted">Loading the back-test…</p> : null}
       {found.state === "ready" || found.state === "loading" ? null : (
         <div className="body">
@@ -38,9 +39,11 @@ function heading(found: Backtest): string {
   return `${count(found.configs.length)} settings over ${found.days === 1 ? "1 day" : `${count(found.days)} days`}${leftOut}`;
 }
 
-function Tested({ found }: { found: Backtest }) {
+function Tested({ found, isEnabled }: { found: Backtest; isEnabled: boolean }) {
   const [isShown, setIsShown] = useState(false);
   const gateway = useGateway();
+  const missing = notRecommended(found);
+  const isKept = isEnabled && found.recommended === found.live;
   const recommended = found.recommended === null ? undefined : found.configs[found.recommended];
   return (
     <>
@@ -78,14 +81,15 @@ function Tested({ found }: { found: Backtest }) {
         </table>
       </div>
       <div className="body">
-        {recommended === undefined ? <p className="muted">No setting would have tripped in this time.</p> : null}
-        {recommended !== undefined && found.recommended === found.live ? <p className="muted">The live setting is the recommended one.</p> : null}
-        {recommended !== undefined && found.recommended !== found.live && !isShown ? (
+        {isEnabled ? null : <p className="muted">The circuit breaker is not enabled: the live setting does nothing.</p>}
+        {missing === null ? null : <p className="muted">{missing}</p>}
+        {recommended !== undefined && isKept ? <p className="muted">The live setting is the recommended one.</p> : null}
+        {recommended !== undefined && !isKept && !isShown ? (
           <button type="button" onClick={() => setIsShown(true)}>
             Show the command for the recommended setting
           </button>
         ) : null}
-        {recommended !== undefined && isShown ? <Command text={settingCommand(found.group, recommended, gateway)} /> : null}
+        {recommended !== undefined && isShown ? <Command text={settingCommand(found.group, recommended, gateway, isEnabled)} /> : null}
       </div>
     </>
   );

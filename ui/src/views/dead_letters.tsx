@@ -2,8 +2,10 @@
 
 import type { DeadLetters, Episode, Episodes } from "../api/dead_letter_shapes";
 import type { Plans } from "../api/replay_shapes";
+import { usePausedGroups } from "../api/use_paused_groups";
 import { useResource } from "../api/use_resource";
 import { episodeAt, newestOpen, planPath } from "../model/dead_letters";
+import { nodeKey } from "../model/estate_graph";
 import { count, exact, printable } from "../model/format";
 import { thingPath } from "../model/route";
 import { Command, Crumb, Link, Name, Notice } from "../shell/parts";
@@ -35,6 +37,7 @@ function EpisodeList() {
   const found = useResource<Episodes>("clusters");
   const plans = useResource<Plans>("plans?limit=20");
   const mayPlan = plans.state === "ready";
+  const paused = usePausedGroups();
   return (
     <div className="content">
       <div className="heading">
@@ -52,7 +55,13 @@ function EpisodeList() {
             {data.clusters.length === 0 ? null : (
               <div className="cards">
                 {data.clusters.map((episode) => (
-                  <EpisodeCard key={`${episode.group} ${episode.id}`} episode={episode} mayPlan={mayPlan} isFirst={episode === newestOpen(data.clusters)} />
+                  <EpisodeCard
+                    key={`${episode.group} ${episode.id}`}
+                    episode={episode}
+                    mayPlan={mayPlan}
+                    isFirst={episode === newestOpen(data.clusters)}
+                    isPaused={paused.has(nodeKey("share_group", episode.group))}
+                  />
                 ))}
               </div>
             )}
@@ -86,6 +95,7 @@ function Letters({ group, episode, at }: { group: string; episode: string | null
   const filter = only === null ? "" : `&episode=${encodeURIComponent(only)}`;
   const found = useResource<DeadLetters>(isWaiting ? null : `dead-letters?group=${name}${filter}&limit=${MOST_LETTERS}`);
   const mayPlan = plans.state === "ready";
+  const isPaused = usePausedGroups().has(nodeKey("share_group", group));
   return (
     <div className="content">
       <div className="heading">
@@ -105,7 +115,7 @@ function Letters({ group, episode, at }: { group: string; episode: string | null
         </Link>
       </div>
       {at !== null && episode === null && episodes.state === "ready" && shown === null ? <NoEpisodeThen at={at} /> : null}
-      {shown === null ? null : <EpisodeCard episode={shown} mayPlan={mayPlan} isFirst isAlone />}
+      {shown === null ? null : <EpisodeCard episode={shown} mayPlan={mayPlan} isFirst isPaused={isPaused} isAlone />}
       {known.length > (shown === null ? 0 : 1) ? <EpisodeTable episodes={known} shown={only} /> : null}
       {plans.state === "ready" && plans.data.plans.length > 0 ? <PlanTable plans={plans.data} /> : null}
       <Resource of={found} what="dead letters">

@@ -8,8 +8,16 @@ import { useGateway } from "../shell/gateway";
 import { Command, Lasting, Link, State, ThingLink, Time } from "../shell/parts";
 import { Sparkline } from "./sparkline";
 
-/** `isAlone`: on the page of its group and its letters, which it need not lead to. `isFirst`: the one to act on. */
-export function EpisodeCard({ episode, mayPlan, isFirst, isAlone = false }: { episode: Episode; mayPlan: boolean; isFirst: boolean; isAlone?: boolean }) {
+/** `isAlone`: on the page of its group and its dead letters, which it need not lead to. `isFirst`: the one to act on. */
+interface EpisodeCardProps {
+  episode: Episode;
+  mayPlan: boolean;
+  isFirst: boolean;
+  isPaused: boolean;
+  isAlone?: boolean;
+}
+
+export function EpisodeCard({ episode, mayPlan, isFirst, isPaused, isAlone = false }: EpisodeCardProps) {
   const gateway = useGateway();
   const state = episodeState(episode);
   const step = nextStep(episode, mayPlan);
@@ -57,7 +65,7 @@ export function EpisodeCard({ episode, mayPlan, isFirst, isAlone = false }: { ep
             Show the dead letters
           </Link>
         )}
-        <Command text={nextCommand(episode, gateway)} />
+        <Command text={nextCommand(episode, gateway, isPaused)} />
       </div>
     </article>
   );

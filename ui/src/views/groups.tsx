@@ -154,7 +154,7 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
               <Settings group={data} />
               <Events group={data.name} events={data.events} isPaused={data.paused === true} />
             </div>
-            <BacktestPanel name={data.name} cluster={cluster} />
+            <BacktestPanel name={data.name} cluster={cluster} isEnabled={data.settings?.breaker_enable !== false} />
           </>
         )}
       </Resource>

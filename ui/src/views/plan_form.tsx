@@ -186,7 +186,7 @@ function Options({ form, change }: Part) {
       <label className="choice">
         <input type="checkbox" checked={form.includeSuperseded} onChange={(event) => change({ includeSuperseded: event.target.checked })} />
         <span>
-          Records after which a later one of the same key was processed
+          Records whose partition has a later one of the same key
           <span className="muted"> – where every record counts, such as payments; else newer data would be overwritten</span>
         </span>
       </label>
