@@ -182,10 +182,8 @@ class LagPoller:
 
     async def _read_committed(self, connections: Connections, current: _LagRound, listed: list[LagGroup]) -> None:
         counts = current.counts
-        is_complete = not counts.failed_brokers
-        plan = await asyncio.to_thread(self._planner.plan, listed, is_complete=is_complete)
-        if is_complete:
-            self._written.retain({one.name for one in listed})
+        plan = await asyncio.to_thread(self._planner.plan, listed, is_complete=not counts.failed_brokers)
+        self._written.retain(self._planner.known)
         counts.left_out += plan.left_out
         budget = RoundBudget(self._limits)
         until = self._clock.monotonic() + _STEP_S
@@ -239,15 +237,7 @@ class LagPoller:
 
     async def _read_ends(self, connections: Connections, current: _LagRound) -> None:
         """The end offset of each partition that any group has read, once; unknown where its leader does not answer."""
-        wanted = await asyncio.to_thread(_partitions, current.polled)
-        topics = sorted(wanted)
-        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
-        for first in range(0, len(topics), _TOPICS_PER_REQUEST):
-            some = topics[first : first + _TOPICS_PER_REQUEST]
-            found = await topic_leaders(await connections.bootstrap(), some)
-            current.ids.update(found.ids)
-            await asyncio.to_thread(_sort_by_leader, wanted, some, found.leaders, by_node)
-            await self._pause()
+        by_node = await self._read_leaders(connections, current)
         until = self._clock.monotonic() + _STEP_S
 
         async def read_one(node: int) -> None:
@@ -261,14 +251,39 @@ class LagPoller:
 
         await _for_each([node for node in by_node if node in current.addresses], read_one)
 
+    async def _read_leaders(
+        self, connections: Connections, current: _LagRound
+    ) -> Mapping[int, Sequence[TopicPartition]]:
+        """The partitions that groups have read by their leader; where a broker fails, the next one is asked."""
+        wanted = await asyncio.to_thread(_partitions, current.polled)
+        topics = sorted(wanted)
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+        until = self._clock.monotonic() + _STEP_S
+        first = 0
+        for node in (None, *current.addresses):
+            async with self._failures_of(node, current):
+                while first < len(topics):
+                    if self._clock.monotonic() > until:
+                        raise ClusterError(f"the leaders of partitions were not read within {_STEP_S:g} s")
+                    some = topics[first : first + _TOPICS_PER_REQUEST]
+                    to_broker = connections.bootstrap() if node is None else connections.to(current.addresses[node])
+                    found = await topic_leaders(await to_broker, some)
+                    current.ids.update(found.ids)
+                    await asyncio.to_thread(_sort_by_leader, wanted, some, found.leaders, by_node)
+                    first += len(some)
+                    await self._pause()
+            if first >= len(topics) or self._clock.monotonic() > until:
+                break
+        return by_node
+
     @asynccontextmanager
-    async def _failures_of(self, node: int, current: _LagRound) -> AsyncIterator[None]:
+    async def _failures_of(self, node: int | None, current: _LagRound) -> AsyncIterator[None]:
         """A broker that fails ends its own part; the next request connects again."""
         try:
             yield
         except ClusterError as failure:
             current.counts.failed_brokers += 1
-            current.counts.problem = f"node {node}: {failure}"
+            current.counts.problem = str(failure) if node is None else f"node {node}: {failure}"
 
     async def _pause(self) -> None:
         await asyncio.sleep(_BETWEEN_REQUESTS_S if self._has_pauses else 0)

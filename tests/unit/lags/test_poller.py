@@ -59,6 +59,7 @@ class LagBrokers(ScriptedCluster):
         self.errors: dict[str, int] = {}
         self.ends: dict[tuple[str, int], int] = defaultdict(lambda: END)
         self.hung_up: set[tuple[int, int]] = set()  # nodes and keys
+        self.metadata_fails: dict[int, int] = {}  # by node: the requests for leaders before that
         self.answers = {
             ApiKey.METADATA: self._metadata,
             ApiKey.LIST_GROUPS: self._list_groups,
@@ -70,8 +71,12 @@ class LagBrokers(ScriptedCluster):
     def add(self, name: str, commits: Commits, *, kind: str = "Consumer", node: int = 0) -> None:
         self.groups[name] = kind, node, commits
 
-    def _metadata(self, _: int, request: Message) -> Message:
+    def _metadata(self, node: int, request: Message) -> Message | None:
         assert isinstance(request, MetadataRequest)
+        if request.topics and node in self.metadata_fails:
+            self.metadata_fails[node] -= 1
+            if self.metadata_fails[node] < 0:
+                return None
         assert not request.allow_auto_topic_creation
         partitions = tuple(MetadataPartition(partition_index=one, leader_id=one % self.brokers) for one in range(10))
         topics = (
@@ -370,6 +375,47 @@ async def test_a_slow_broker_that_fails_in_the_end_does_not_stop_the_others(key:
     else:
         assert {name for name, *_ in rows} == {"g-0"}
         assert counts.failed == (1 if key == ApiKey.OFFSET_FETCH else 0)
+
+
+async def test_a_broker_that_does_not_name_leaders_leaves_them_to_the_next_one() -> None:
+    brokers = LagBrokers(brokers=3)
+    for number in range(1200):
+        brokers.add(f"g-{number}", {f"t-{number}": {1: 1}}, node=1)
+    brokers.metadata_fails = {0: 2, 1: 0}  # after so many requests for leaders
+    stage = Stage(brokers)
+    async with brokers:
+        counts = await stage.poller().poll()
+    assert (counts.polled, counts.failed_brokers, counts.failed) == (1200, 3, 0)
+    assert {row[3:] for row in stage.rows()} == {(1, 1, END, 99)}
+
+
+async def test_without_any_broker_that_names_leaders_the_ends_are_unknown() -> None:
+    brokers = LagBrokers()
+    brokers.add("g", {"orders": {0: 1}})
+    brokers.metadata_fails = {0: 0}
+    stage = Stage(brokers)
+    async with brokers:
+        counts = await stage.poller().poll()
+    assert not counts.is_whole
+    assert stage.rows() == [("g", "consumer", "orders", 0, 1, None, None)]
+
+
+async def test_leaders_are_asked_for_no_longer_than_a_step() -> None:
+    brokers = LagBrokers(brokers=2)
+    for number in range(2000):
+        brokers.add(f"g-{number}", {f"t-{number:04}": {0: 1}})
+    stage = Stage(brokers)
+    ask = brokers.answers[ApiKey.METADATA]
+
+    def slowly(node: int, request: Message) -> Message | None:
+        stage.clock.now += 10
+        return ask(node, request)
+
+    brokers.answers = {**brokers.answers, ApiKey.METADATA: slowly}
+    async with brokers:
+        counts = await stage.poller().poll()
+    assert counts.problem == "the leaders of partitions were not read within 15 s"
+    assert len([row for row in stage.rows() if row[5] == END]) == 1000, "of two requests"
 
 
 async def test_a_broker_that_takes_too_long_is_left_for_the_next_round() -> None:

@@ -59,6 +59,17 @@ def test_a_group_that_is_gone_is_forgotten_only_when_all_groups_were_listed() ->
         assert names(planner.plan(groups(2), is_complete=True))[0] == first
 
 
+def test_a_group_that_no_list_of_100_rounds_has_is_forgotten_although_a_broker_does_not_answer() -> None:
+    planner = RoundPlanner(RoundLimits())
+    for number in range(250):
+        planner.plan([LagGroup("stays", "consumer", 0), LagGroup(f"g-{number}", "consumer", 0)], is_complete=False)
+        planner.on_polled("stays", 1)
+        planner.on_polled(f"g-{number}", 1)
+    assert set(planner.known) == {"stays", *(f"g-{number}" for number in range(150, 250))}
+    plan = planner.plan([LagGroup(f"g-{number}", "consumer", 0) for number in (149, 150)], is_complete=False)
+    assert names(plan) == ["g-149", "g-150"], "the one that was forgotten comes first"
+
+
 @pytest.mark.parametrize(("partitions", "fact_bytes"), [(500, 1), (1, 999)])
 def test_the_group_that_exceeds_the_budget_is_the_last_that_is_taken(partitions: int, fact_bytes: int) -> None:
     budget = RoundBudget(RoundLimits(partitions=10, fact_bytes=1000))

@@ -5,7 +5,7 @@ beyond the limits is polled in turn and no group is left out for ever.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -17,6 +17,7 @@ _PARTITIONS_PER_REQUEST: Final = 5_000
 _SHARE_GROUPS_PER_REQUEST: Final = 50
 _SHARE_PARTITIONS_PER_REQUEST: Final = 500
 _GUESSED_PARTITIONS: Final = 20  # of a group that was not polled yet
+_FORGOTTEN_AFTER: Final = 100  # rounds in which a group was not listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +46,31 @@ class RoundPlan:
 
 
 class RoundPlanner:
-    """Remembers in which round each group was polled last, and how many partitions it had."""
+    """Remembers in which round each group was polled last, and how many partitions it had.
+
+    A group is forgotten when a complete list lacks it, or all lists of a hundred rounds do: while a broker cannot be
+    reached no list is complete, and the names of short-lived groups must not grow without bound.
+    """
 
     def __init__(self, limits: RoundLimits) -> None:
         self._limits = limits
         self._round = 0
         self._last: dict[str, tuple[int, int]] = {}
+        self._listed: dict[str, int] = {}  # in which round
+
+    @property
+    def known(self) -> Collection[str]:
+        """The groups that are not forgotten."""
+        return self._listed.keys()
 
     def plan(self, listed: Iterable[LagGroup], *, is_complete: bool) -> RoundPlan:
         """Plan the next round; `is_complete`: these are all groups, so that others can be forgotten."""
         self._round += 1
         groups = {one.name: one for one in listed}
-        if is_complete:
-            self._last = {name: last for name, last in self._last.items() if name in groups}
+        self._listed.update(dict.fromkeys(groups, self._round))
+        since = self._round if is_complete else self._round - _FORGOTTEN_AFTER
+        self._listed = {name: listed for name, listed in self._listed.items() if listed > since or name in groups}
+        self._last = {name: last for name, last in self._last.items() if name in self._listed}
         never = (0, _GUESSED_PARTITIONS)
         ordered = sorted(groups.values(), key=lambda one: (self._last.get(one.name, never)[0], one.name))
         chosen = ordered[: self._limits.groups]
