@@ -22,7 +22,7 @@ _WAKE_UP_S: Final = 1.0
 
 
 class LogCause(NamedTuple):
-    """What brought a line: its event, and its `cause` if it has one."""
+    """The cause of a line: its event, and its `cause` if it has one."""
 
     event: str
     cause: str
@@ -44,7 +44,7 @@ class LogBudget:
         return count <= _LINES_PER_WINDOW
 
     def end_window(self) -> dict[LogCause, int]:
-        """How many lines were suppressed, by cause, if the window is over; then the next one begins."""
+        """The number of suppressed lines, by cause, if the window is over; then the next one begins."""
         if self._now() - self._since < _WINDOW_S:
             return {}
         self._since = self._now()

@@ -27,6 +27,6 @@ def table_location(text: str) -> Location:
 
 
 def root_of(args: argparse.Namespace) -> Location:
-    """Where the tables are: as named, or as configured."""
+    """The place of the tables: as named, or as configured."""
     root: Location = args.path if args.path is not None else load(args.config, os.environ).tables.path
     return root

@@ -17,7 +17,7 @@ MOST_PARTITIONS = 1000
 
 @fact(topic="lags", key=("group", "topic"))
 class GroupLagsObserved(Fact):
-    """How far a group is behind the end of a topic's partitions; several records when there are many partitions."""
+    """The lag of a group behind the ends of a topic's partitions; several records when there are many partitions."""
 
     group: Annotated[str, "the group"]
     topic: Annotated[str, "the topic"]

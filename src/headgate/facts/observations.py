@@ -71,7 +71,7 @@ class ActivityObserved(Fact):
 
 @fact(topic="dispositions", key=("group",), key_in_value=True)
 class DispositionsCounted(Fact):
-    """How the records of one member of a share group and one partition were disposed of in one second."""
+    """Counts of the dispositions of one second, of one member of a share group and one partition."""
 
     group: Annotated[str, "the share group"]
     member: Annotated[str, "its member"]

@@ -51,7 +51,7 @@ class PlanRequested:
     extra: tuple[()] = ()
 
     def asked(self) -> dict[str, str]:
-        """What was asked for by the names of the options, as it is kept with the plan."""
+        """The request by the names of the options, as it is kept with the plan."""
         named = {"group": self.group, "topic": self.dlq_topic, "where": self.where, "cluster": self.episode}
         times = {"since": self.since, "until": self.until}
         lists = {"options": sorted(self.options) or None, "topics": self.topics}
@@ -62,7 +62,7 @@ class PlanRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAnswered:
-    """What became of a request so far."""
+    """The state of a request for a plan."""
 
     at: Annotated[int, "when, by the clock of the pipeline", Time()]
     request: Annotated[str, "the id of the request"]

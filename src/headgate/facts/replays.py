@@ -1,4 +1,4 @@
-"""What a replay records of its work, in the transaction that has the records themselves: `headgate-replay.progress`.
+"""Facts in which a replay records its work, in the transaction of the records themselves: `headgate-replay.progress`.
 
 This topic is not one of the headgate.* topics, because a replay has the rights of its operator and not those of the
 service account. A record is about dead letters of one topic that had the same outcome; its lists are parallel, as in

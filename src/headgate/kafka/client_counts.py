@@ -1,4 +1,4 @@
-"""How many librdkafka clients, threads and file descriptors a worker has at most, for limits and for `headgate doctor`.
+"""Computes how many librdkafka clients, threads and file descriptors a worker has at most (limits, `headgate doctor`).
 
 The clients are those of the table in `docs/architecture.md`, and a test counts them in a running worker. The formulas
 were measured with one and three brokers: every client has a thread for each broker, its main thread and one for its

@@ -196,7 +196,7 @@ _CERTIFICATE = re.compile(r"-+BEGIN CERTIFICATE-+([A-Za-z0-9+/=\s]+)-+END CERTIF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """How to connect; `unused` names the keys that were ignored."""
+    """The settings of a connection; `unused` names the keys that were ignored."""
 
     dialler: Dialler
     unused: tuple[str, ...] = ()

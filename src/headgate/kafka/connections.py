@@ -157,7 +157,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialler:
-    """How a cluster is reached, and as which user; without `credentials` there is no SASL."""
+    """The address of a cluster, and the user; without `credentials` there is no SASL."""
 
     bootstrap: tuple[Address, ...]
     tls: ssl.SSLContext | None = None
@@ -299,6 +299,6 @@ def credentials_of(upstream: UpstreamConfig) -> Credentials | None:
 
 
 def dialler_of(upstream: UpstreamConfig) -> Dialler:
-    """How Headgate itself reaches the cluster; certificates and password are read anew each time."""
+    """Headgate's own connection to the cluster; certificates and password are read anew each time."""
     tls = ssl.create_default_context(cafile=upstream.tls_ca) if upstream.tls else None
     return Dialler(bootstrap=upstream.bootstrap, tls=tls, credentials=credentials_of(upstream))

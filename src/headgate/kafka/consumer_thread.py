@@ -101,7 +101,7 @@ class ConsumerThread(ABC):
 
 
 def consuming_failed(topic: str, failure: Exception) -> str:
-    """One sentence for the page, `/readyz` and commands."""
+    """The problem as one sentence, for the page, `/readyz` and commands."""
     return f"consuming {topic} failed: {failure_text(failure)}"
 
 

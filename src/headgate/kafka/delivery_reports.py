@@ -30,7 +30,7 @@ class DeliveryReports(Generic[T]):
         self._is_idle.set()
 
     def __len__(self) -> int:
-        """How many records are in flight."""
+        """The number of records in flight."""
         return len(self._expected)
 
     def produce(self, producer: Producer, item: T, topic: str, **record: Any) -> None:

@@ -55,7 +55,7 @@ E = TypeVar("E")
 
 
 class _Log(NamedTuple):
-    """What shows that a topic lost records: another id, or a later first offset of a partition."""
+    """The signs that a topic lost records: another id, or a later first offset of a partition."""
 
     topic_id: str | None
     first_offsets: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""Which worker leads, asked from outside: the leaders' consumer group as its coordinator describes it.
+"""Finds which worker leads, from outside: by the leaders' consumer group as its coordinator describes it.
 
 All workers that may lead are members of this group, and the one that has the partition leads (`leadership.py`). The
 client id of a member says which worker it is and its version, so no topic of its own is needed, and the answer
@@ -73,7 +73,7 @@ def describe_leader_group(admin: TopicAdmin, group: str, *, timeout_s: float) ->
 
 
 def leader_group_of(state: ConsumerGroupState, members: list[Any]) -> LeaderGroup:
-    """What a description says. While the group rebalances, members have no assignments in it."""
+    """The leader in a description. While the group rebalances, members have no assignments in it."""
     candidates = sorted(map(_candidate, members), key=lambda one: (not one.is_leader, one.worker or "", one.host))
     is_truncated = len(candidates) > _MOST_CANDIDATES
     shown = tuple(candidates[:_MOST_CANDIDATES])

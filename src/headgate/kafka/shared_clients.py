@@ -59,7 +59,7 @@ class SharedClients:
 
     @property
     def settings(self) -> Settings:
-        """For clients that stand alone."""
+        """The settings of clients that are not shared."""
         if self._settings is None:
             self._settings = dict(self._read_settings())
         return self._settings

@@ -46,7 +46,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Next(Enum):
-    """What a follower needs after it was called."""
+    """The next step that a follower needs after it was called."""
 
     GO_ON = auto()
     ASSIGN = auto()  # its positions are others
@@ -107,7 +107,7 @@ class TopicFollower(ABC):
         return Next.GO_ON
 
     def look_interval_s(self) -> float | None:
-        """How often to call `look`; None: not now."""
+        """The time between two calls of `look`; None: not now."""
         return None
 
     def on_look(self, _found: Any) -> Next:
@@ -166,7 +166,7 @@ class _Entry:
         self.drop_lookup()
 
     def drop_lookup(self) -> None:
-        """What is being looked up is about the past: look again at once."""
+        """Ignore the lookup under way, which is out of date, and look again at once."""
         self.lookup = None
         self.look_at = 0.0
 
@@ -237,7 +237,7 @@ class TopicConsumer:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Of the next consumer."""
+        """The settings of the next consumer."""
         return self._settings
 
     @property

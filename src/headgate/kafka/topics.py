@@ -187,7 +187,7 @@ class TopicAdmin:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Of the next client."""
+        """The settings of the next client."""
         return self._settings
 
     def replace_settings(self, settings: Mapping[str, Any]) -> None:

@@ -281,12 +281,12 @@ class AcknowledgementTracker:
         return found
 
     def _unknown_left(self, session: Session) -> int:
-        """How many offsets that this client is not known to hold may get dead letters in this second."""
+        """The number of offsets, not known to be held by this client, that may get dead letters in this second."""
         second, number = self._unknown_offsets.get(session, (0, 0))
         return MAX_UNKNOWN_OFFSETS - number if second == int(self._clock.monotonic()) else MAX_UNKNOWN_OFFSETS
 
     def hold_s(self, request: RequestAcks) -> float:
-        """How long the request may wait for its dead letters: after that one of its locks may have ended."""
+        """The time that the request may wait for its dead letters: after that one of its locks may have ended."""
         locks = [deferred.until for one in request.partitions.values() for deferred in one.deferred]
         for one in request.partitions.values():
             known = chain.from_iterable(self._ledger.overlapping(one.held, some) for some in one.ascending_runs)
@@ -413,7 +413,7 @@ class AcknowledgementTracker:
         self._withdraw(request.outcomes, why)
 
     def _withdraw_deferred(self, deferred: DeferredAck) -> None:
-        """Its REJECT is not sent, so that its record will be delivered again."""
+        """Declare its dead letter void: its REJECT is not sent, so that its record will be delivered again."""
         deferred.call_when_written(lambda outcome: self._withdraw([(deferred.range, outcome)], {"outcome": "not sent"}))
 
     def _withdraw(

@@ -62,7 +62,7 @@ class ActionRefusedError(ClusterError):
 
 
 class StatusSource(Enum):
-    """Where a breaker's status comes from: only the gateway knows all of it."""
+    """The source of a breaker's status: only the gateway knows all of it."""
 
     GATEWAY = "gateway"
     CONFIGS = "configs"  # the group has no members yet

@@ -72,7 +72,7 @@ _FAILING: Final = frozenset(
 
 
 class _Fate(Enum):
-    """What became of a dead letter that was not in its topic when the wait for it ended."""
+    """The outcome of a dead letter that was not in its topic when the wait for it ended."""
 
     WAITING = auto()
     SPOOLED = auto()
@@ -98,7 +98,7 @@ class _Delivery:
 
 
 class DeadLetterDelivery:
-    """Nothing can be written before `open`, when the service has its writers.
+    """Writes dead letters to their topic or to the spool, but not before `open`, when the service has its writers.
 
     Until `is_replayed` it is not known which lanes have dead letters in the spool.
     """

@@ -90,7 +90,7 @@ _CLOSED: Final = WriteFailure(WriteFailureCause.UNREACHABLE, "the writer was clo
 
 
 class DeadLetterWriter:
-    """One for each worker process, made on the event loop that it serves.
+    """Writes the dead letters of one worker process to their topics, made on the event loop that it serves.
 
     `delivery_timeout_s` bounds one attempt of librdkafka; an attempt in flight at the deadline may succeed up to that
     much later, and counts in the bounds until then.
@@ -152,7 +152,7 @@ class DeadLetterWriter:
 
     @property
     def dead_letters(self) -> int:
-        """How many dead letters are in flight."""
+        """The number of dead letters in flight."""
         return self._shares.dead_letters
 
     @property

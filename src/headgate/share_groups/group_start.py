@@ -1,4 +1,4 @@
-"""What keeps a share group from starting (KIP-1316): a dead-letter topic of another group, or a missing pause.
+"""Finds what keeps a share group from starting (KIP-1316): another group's dead-letter topic, or a missing pause.
 
 A group starts when a member joins. Members that have joined stay.
 
@@ -130,7 +130,7 @@ def _conflict_text(group: str, topic: str, owner: str) -> str:
 
 
 class ExistingGroups:
-    """Which share groups exist, asked at most once in five seconds for each group, one request at a time."""
+    """Looks up which share groups exist, at most once in five seconds for each group, one request at a time."""
 
     def __init__(self, client: GroupConfigClient, clock: Clock) -> None:
         self._client = client

@@ -257,7 +257,7 @@ class ShareGroupService:
         return True
 
     def problems(self) -> Mapping[str, str]:
-        """For `/readyz`."""
+        """The problems that `/readyz` reports."""
         return {"share groups": f"it is not known yet which are paused: {self._problem}"} if self.is_opening else {}
 
     @property
@@ -367,7 +367,7 @@ class ShareGroupService:
         return name in self._managed
 
     def is_paused(self, group: str) -> bool:
-        """Where pausing is switched off no group is paused, whatever its state is."""
+        """Whether the group is paused; none is where pausing is switched off, whatever its state is."""
         return self.rules.pause_enable and self._states.of(group).is_paused
 
     async def wait_until_resumed(self, group: str, seconds: float, outcome: T) -> T:

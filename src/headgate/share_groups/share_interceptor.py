@@ -88,7 +88,7 @@ class ForwardedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a request says, and its acknowledgements by topic id and partition."""
+    """A decoded request, and its acknowledgements by topic id and partition."""
 
     share: ShareRequest
     runs: Mapping[tuple[bytes, int], tuple[AckRun, ...]]
@@ -220,7 +220,7 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         return await decided.outcome if isinstance(decided, Hold) else decided
 
     async def _when_open(self, request: RequestFrame, read: ReadRequest, session: Session) -> Outcome[ForwardedRequest]:
-        """It is not known yet which groups are paused: the request waits, and after too long it acquires nothing."""
+        """Wait until it is known which groups are paused; after too long the request acquires nothing."""
         is_open = await self._service.wait_until_open(self._service.opening_wait_s(read.share))
         unknown = not is_open and self._service.is_opening
         decided = self._decide(request, read, session, unknown=unknown)

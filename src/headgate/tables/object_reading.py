@@ -129,7 +129,7 @@ class ObjectFiles:
 
 
 class DuckDBObjects(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """What DuckDB asks of a file system: paths are `s3://BUCKET/KEY`, and only reading is possible."""
+    """The file system that DuckDB uses: paths are `s3://BUCKET/KEY`, and only reading is possible."""
 
     protocol = ("s3",)
     cachable = False
@@ -206,7 +206,7 @@ class ObjectReader:
         return False
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Does nothing: the file is only read."""
 
     def close(self) -> None:
         self.closed = True

@@ -79,7 +79,7 @@ def connect_duckdb(
 
 
 def storage_options(location: Location) -> dict[str, str] | None:
-    """What deltalake needs to open a table there."""
+    """The options with which deltalake opens a table there."""
     return delta_options(location) if isinstance(location, ObjectLocation) else None
 
 
@@ -191,7 +191,7 @@ class _CommitLog(Protocol):
     """The commits of one table."""
 
     def look(self, version: int) -> tuple[TableStamp | None, bool]:
-        """What identifies this commit among those of other tables in the same folder, and whether there is a next."""
+        """The identity of this commit among those of other tables in the same folder, and whether there is a next."""
 
     def is_there(self) -> bool:
         """Whether there is a commit; `TableError` when the folder has something else."""
@@ -224,7 +224,7 @@ class _FileLog:
 
 
 class _ObjectLog:
-    """One listing for each look, however many commits there are."""
+    """Reads the commits of a table with one listing for each look, however many there are."""
 
     def __init__(self, folder: ObjectLocation) -> None:
         self._folder = folder

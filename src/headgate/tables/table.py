@@ -1,4 +1,4 @@
-"""What a table is: its name, columns, key, meaning, and how it is stored.
+"""The definition of a table: its name, columns, key, meaning, and how it is stored.
 
 A definition says what a table holds; how its rows are made is the pipeline's part. Readers and writers know nothing of
 a table but its definition.

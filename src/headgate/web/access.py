@@ -29,7 +29,7 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sent a request; `name` is of the token, or else the address."""
+    """The sender of a request; `name` is of the token, or else the address."""
 
     name: str
     names: VisibleNames
@@ -38,7 +38,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessControl:
-    """Its methods are dependencies of routes. They read a file, so they run on a thread."""
+    """Authorizes requests: its methods are dependencies of routes. They read a file, so they run on a thread."""
 
     tokens_file: Path | None
     is_read_open: bool  # reading needs no token

@@ -216,7 +216,7 @@ async def _on_cluster_error(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_unfinished_body(_: Request, __: Exception) -> JSONResponse:
-    """For no one: its client is gone, which is no error of this process."""
+    """The response has no reader: the client is gone, which is no error of this process."""
     return _error(HTTPStatus.BAD_REQUEST, "The connection ended before the body was whole")
 
 

@@ -53,7 +53,7 @@ class ParkedModel(ApiModel):
 
 
 class BreakerWindowModel(ApiModel):
-    """What is null is not known, or not allowed to the service account; `problem` says why all of it is."""
+    """The window; null is not known, or not allowed to the service account; `problem` says why all of it is."""
 
     window_ms: int | None
     delivered: int | None

@@ -62,7 +62,7 @@ class UsedTopic(NamedTuple):
 
 
 class DeclaredTopics(NamedTuple):
-    """What the description of an application declares; `open_ended` are the directions with topics it does not name."""
+    """Declared topics of an application; `open_ended` are the directions with topics that it does not name."""
 
     kind: str
     at: int
@@ -91,7 +91,7 @@ def used_topic(fact: ActivityObserved) -> UsedTopic | None:
 
 
 def described_application(fact: TopologyDescribed | TopologyDeleted) -> DescribedApplication | None:
-    """What a fact of `topologies` declares."""
+    """The topics that a fact of `topologies` declares."""
     if fact.cluster is None:
         return None
     name = _utf8(fact.group)
@@ -133,7 +133,7 @@ def _utf8(name: str) -> str:
 
 
 class EstateFacts:
-    """What is known of all clusters; `changes` is another number after each new edge and each other description."""
+    """The known facts of all clusters; `changes` is another number after each new edge and each other description."""
 
     def __init__(self, *, quiet_ms: int, most_edges: int = MAX_EDGES) -> None:
         self._quiet_ms = quiet_ms

@@ -39,7 +39,7 @@ class EstatePort(Protocol):
     def clusters(self) -> set[str]: ...
 
     def rows(self, cluster: str) -> tuple[list[MapRow], list[LineageFlow]]:
-        """As `lineage_edges` and `app_io` would have them. Any thread may call it."""
+        """The rows as `lineage_edges` and `app_io` would have them. Any thread may call it."""
 
 
 class EstateTopics:

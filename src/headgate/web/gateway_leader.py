@@ -41,7 +41,7 @@ class LeaderCandidateModel(ApiModel):
 
 
 class LeaderModel(ApiModel):
-    """Who leads: `off` where no leader is needed, and `unknown` for the reason in `problem`."""
+    """The leader: `off` where none is needed, and `unknown` for the reason in `problem`."""
 
     state: Literal["led", "electing", "nobody", "unknown", "off"]
     duty: Annotated[Duty | None, Field(description="what the leader does: evaluate breakers, or only poll lags")]

@@ -1,4 +1,4 @@
-"""What listeners of `/api/v1/events` get: notices in one order, the last ones kept, and a bounded queue for each.
+"""Feeds the listeners of `/api/v1/events`: notices in one order, the last ones kept, a bounded queue for each.
 
 A notice is about one name or about none. It is made once, and each listener gets it as far as it may see the name; so a
 notice holds everything, and `Notice.seen_by` leaves out what a caller may not see. A listener whose queue is full is
@@ -183,7 +183,7 @@ class LiveFeed:
 
 
 def event_text(kind: str | None, data: Mapping[str, Any] | None, event_id: str | None = None) -> str:
-    """One event. JSON in ASCII has no line breaks, so it is one line."""
+    """The text of one event. JSON in ASCII has no line breaks, so it is one line."""
     lines = [] if event_id is None else [f"id: {event_id}"]
     if kind is not None:
         lines += [f"event: {kind}", f"data: {json.dumps(data, separators=(',', ':'))}"]

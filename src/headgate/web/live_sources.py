@@ -148,7 +148,7 @@ class LiveSources:
                 self.feed.publish(NoticeKind.TABLES, {"tables": changed})
 
     def _on_unreadable(self, failure: Exception) -> None:
-        """There is one failure in each look, so each kind is logged once a minute."""
+        """Log each kind of failure once a minute, because each look may fail."""
         if self._throttle.allows("versions of tables cannot be read", type(failure).__name__):
             self._has_logged_failure = True
             log.warning("versions of tables cannot be read", error=repr(failure))

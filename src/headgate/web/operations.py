@@ -70,7 +70,7 @@ class OperationError(HeadgateError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Who asks for an operation: `caller` as the log names it, and the user of the cluster that it may act as.
+    """The sender of an operation: `caller` as the log names it, and the user of the cluster that it may act as.
 
     `may_be_anonymous`: the caller is on this machine.
     """
@@ -144,7 +144,7 @@ class LoginRate(OperationRate):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayAccess:
-    """How the gateway is reached as one of its clients."""
+    """The connection to the gateway as one of its clients."""
 
     address: Address
     has_tls: bool
@@ -176,7 +176,7 @@ class GatewayAccess:
         )
 
     async def login(self, operator: Operator) -> Dialler:
-        """How the operator connects; `OperationError` when there is no user, or its password cannot be read."""
+        """The operator's connection; `OperationError` when there is no user, or its password cannot be read."""
         credentials = await asyncio.to_thread(credentials_of, operator)
         return await asyncio.to_thread(self.dialler, credentials)
 

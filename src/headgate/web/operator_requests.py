@@ -1,4 +1,4 @@
-"""What all requests of operators have in common: a bounded body of JSON, a page of this server, and a user.
+"""Checks all requests of operators: a bounded body of JSON, a page of this server, and a user.
 
 A change needs a JSON body, so that no form and no link of another site can send it, and a request of a browser must
 come from a page of this server (Origin, Sec-Fetch-Site). A password is accepted over TLS or from this machine only. The
@@ -60,7 +60,7 @@ def operator_router(gateway: GatewayAccess, access: AccessControl) -> APIRouter:
 
     @router.get("/operator", response_class=JSONResponse, responses={200: {"model": OperatorModel}, **errors()})
     async def operator(request: Request, caller: Annotated[Caller, Depends(access.caller)]) -> JSONResponse:
-        """What the caller may do here, and as which user of the cluster."""
+        """The caller's rights here, and the user of the cluster that it acts as."""
         problem = None
         try:
             caller = await access.operator(request)

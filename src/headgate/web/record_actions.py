@@ -136,6 +136,6 @@ def _dead_letter(tables: EstateTables, asked: RecordBodyModel, caller: Caller) -
 
 
 def _planned(row: dict[str, Any]) -> PlanRecord:
-    """As a replay would read it."""
+    """The record as a replay would read it."""
     places = {name: row[name] for name in _COLUMNS if name not in {"reason", "dead_lettered_at"}}
     return PlanRecord(position=0, action="leave_out", why=None, target_topic="", target_partition=0, **places)

@@ -1,4 +1,4 @@
-"""What a circuit breaker with other settings would have done: the breaker of KIP-1316 over recorded counts.
+"""Simulates a circuit breaker with other settings: the breaker of KIP-1316 over recorded counts.
 
 A history has the counts of a group by second, and the times in which it was really paused. Those are left out: nothing
 was processed then, so no setting can be judged by them. The windows begin anew after them, as those of the leader do.
@@ -52,7 +52,7 @@ _NEARLY_ALL: Final = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountColumns:
-    """What members of a group processed: a row for each member and second with any, in any order, also several."""
+    """Counts of the records that members processed: rows of a member and a second, in any order, also several."""
 
     second: Numbers
     member: Numbers  # a number for each member, from 0
@@ -94,7 +94,7 @@ class SimulatedTrip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestSummary:
-    """What one configuration would have done in the whole history."""
+    """The result of one configuration over the whole history."""
 
     rules: BreakerRules
     trips: int
@@ -134,7 +134,7 @@ class GroupHistory:
         return int(self._written[-1])
 
     def left_out_s(self, begin: int, end: int) -> int:
-        """For how many seconds between these two the group was paused."""
+        """The number of seconds between these two in which the group was paused."""
         return end - begin - sum(max(0, min(to, end) - max(start, begin)) for start, to in self._open)
 
     def simulate(self, rules: BreakerRules, pause_s: int) -> list[SimulatedTrip]:

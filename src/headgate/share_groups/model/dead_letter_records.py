@@ -39,7 +39,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeadLetterSource:
-    """What the dead letters of one partition have in common that are made together, at `at` (epoch milliseconds).
+    """The properties that dead letters of one partition share when they are made together, at `at` (epoch ms).
 
     `delivery_count` is None when it is not known. Their common headers are encoded once.
     """

@@ -1,4 +1,4 @@
-"""What members hold, the acknowledgements that end it, and the dispositions of records that follow from them.
+"""Tracks the records that members hold, the acknowledgements that end this, and the dispositions that follow.
 
 The ledger knows which offsets a member holds and how often they were delivered, as ShareFetch responses tell it. An
 entry belongs to (group, holder, topic id, partition). The holder is a member as one principal: a broker lets every

@@ -21,7 +21,7 @@ class _Share:
 
 
 class InFlightShares:
-    """What is in flight, in all and by group."""
+    """Counts the dead letters in flight and their bytes, in all and by group."""
 
     __slots__ = ("_groups", "_max_bytes", "_max_dead_letters", "bytes", "dead_letters")
 

@@ -1,4 +1,4 @@
-"""What one topic of share groups has said, kept so that a topic that lost records takes no pause back.
+"""Keeps the facts of one topic of share groups, so that a topic that lost records takes no pause back.
 
 While the topic is read again, what it says is only gathered. At its end the two are compared, key by key:
 

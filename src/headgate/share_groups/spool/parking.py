@@ -28,7 +28,7 @@ _PARK_S: Final = 5.0
 
 
 class SpoolParking:
-    """One for each mover; `wake` is called for each change of the index."""
+    """Parks dead letters of one mover; `wake` is called for each change of the index."""
 
     def __init__(
         self,

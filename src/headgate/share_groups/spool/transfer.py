@@ -143,7 +143,7 @@ class SpoolTransfer:
         return info.partitions == 0 and info.problem is None
 
     def _on_late(self, dead_letter: SpooledDeadLetter) -> None:
-        """It was written after the deadline of its attempt."""
+        """Finish a dead letter that was written after the deadline of its attempt."""
         self._finish([dead_letter])
 
     def _finish(self, dead_letters: Sequence[SpooledDeadLetter]) -> None:

@@ -56,7 +56,7 @@ OnWritten = Callable[[SpooledDeadLetter, int, int], None]
 
 
 class SpoolWriter:
-    """One for each worker process, made on the event loop that it serves."""
+    """Writes the dead letters of one worker process to the spool, made on the event loop that it serves."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class SpoolWriter:
 
     @property
     def dead_letters(self) -> int:
-        """How many dead letters are in flight."""
+        """The number of dead letters in flight."""
         return self._shares.dead_letters
 
     async def open(self, *, timeout_s: float = 10.0) -> None:

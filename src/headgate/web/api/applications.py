@@ -220,7 +220,7 @@ def applications_router(tables: EstateTables, answers: Answers, access: AccessCo
         after: Annotated[str, Query(alias="to", max_length=MAX_NAME, description="the newer version")] = "latest",
         cluster: Cluster = None,
     ) -> Response:
-        """What changed between two versions, and whether the newer one can take over from the older one."""
+        """The changes between two versions, and whether the newer one can take over from the older one."""
 
         def make(rows: list[Row], _: bool) -> Rendered:
             old, new = select_version(rows, before), select_version(rows, after)

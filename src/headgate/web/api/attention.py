@@ -315,7 +315,7 @@ class _Attention:
         return known
 
     def _writers(self, kind: str, name: str) -> frozenset[tuple[str, str]]:
-        """What writes the topics that it reads, as the subjects of changes."""
+        """The writers of the topics that it reads, as the subjects of changes."""
         if self.estate is None or not self.estate.map.has(kind, name):
             return frozenset()
         read, _ = self.estate.map.uses(kind, name)

@@ -1,4 +1,4 @@
-"""What *Now* is made of, read from the tables: dead letters and lags by minute, gaps, mismatches, causes and changes.
+"""Reads the data of *Now* from the tables: dead letters and lags by minute, gaps, mismatches, causes and changes.
 
 It is read once for each version of the tables and each minute, for all callers; `attention.py` makes answers of it.
 A table that does not exist yet is empty, and named in `missing`. Every part is bounded: what was not read to its end is

@@ -9,7 +9,7 @@ from headgate.web.api.share_group_models import PauseReasonModel
 
 
 class CauseModel(ApiModel):
-    """What changed before: a cause of a trip has a likelihood, any other change has none."""
+    """An earlier change: a cause of a trip has a likelihood, any other change has none."""
 
     what: str
     subject_kind: Kind
@@ -64,7 +64,7 @@ class AttentionCountsModel(ApiModel):
 
 
 class WatchedModel(ApiModel):
-    """How much is watched; null where it is not."""
+    """Counts of what is watched; null where nothing is."""
 
     share_groups: int | None
     applications: int | None

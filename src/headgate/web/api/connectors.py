@@ -74,7 +74,7 @@ class ConnectorModel(ApiModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownConnectors:
-    """What is known at one moment, for one caller."""
+    """The connectors that are known at one moment, for one caller."""
 
     clusters: Mapping[str, ConnectCluster]
     wire: ObservedConnectors | None

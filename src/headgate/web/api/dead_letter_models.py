@@ -63,7 +63,7 @@ class DeadLetterModel(ApiModel):
 
 
 class DeadLetterCountsModel(ApiModel):
-    """How many records of dead letters can still be had, as `headgate dlq triage --json` counts them."""
+    """Counts of the records of dead letters that can still be had, as in `headgate dlq triage --json`."""
 
     letters: int
     readable: Annotated[int, Field(description="a plan takes them, and their record can be read")]

@@ -1,4 +1,4 @@
-"""How many dead letters a group had in the minutes of an episode and around it: what a small picture shows.
+"""Counts the dead letters of a group in the minutes of an episode and around it, for a small picture.
 
 The counts are those of gateways (`dlq_rates`), so they are there before the dead letters themselves were read, and the
 minutes before and after an episode tell whether it rose and fell at once.

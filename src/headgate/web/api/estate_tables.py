@@ -50,7 +50,7 @@ _MOST_LIMITS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstateLimits:
-    """How many requests wait and loads are made, what is kept, and how large an estate and its map may be."""
+    """Limits of waiting requests, of loads, of kept results, and of the size of an estate and its map."""
 
     waiting: int = _MOST_WAITING
     loads: int = _MOST_LOADS
@@ -94,7 +94,7 @@ class LoadedEstate:
     _visible: dict[VisibleNames, Sequence[bool]] = field(default_factory=dict)
 
     def visible(self, names: VisibleNames) -> Sequence[bool] | None:
-        """Which nodes of the map the caller may see; None for all."""
+        """The nodes of the map that the caller may see; None for all."""
         if not names.are_limited:
             return None
         found = self._visible.get(names)
@@ -110,11 +110,11 @@ class Upstream(Protocol):
 
     @property
     def cluster(self) -> str | None:
-        """Its id; None before it has answered."""
+        """The id of the cluster; None before it has answered."""
 
 
 class Versioned(Protocol):
-    """What is loaded from tables, with the versions of these."""
+    """Data loaded from tables, with the versions of these."""
 
     @property
     def stamps(self) -> Stamps: ...
@@ -125,7 +125,7 @@ V = TypeVar("V", bound=Versioned)
 
 @dataclass(slots=True)
 class _Slot(Generic[V]):
-    """What is loaded for one cluster and time, and the last load, of the versions that it `tried`."""
+    """The data of one cluster and time, and the last load, of the versions that it `tried`."""
 
     loaded: V | None = None
     loading: "Future[V] | None" = None
@@ -270,7 +270,7 @@ class EstateTables:
         return await asyncio.shield(asyncio.wrap_future(slot.loading))
 
     def open_estate(self, *, cluster: str | None, as_of_ms: int | None) -> Estate:
-        """For questions that are answered from rows; used on the pool."""
+        """An estate for questions that are answered from rows; used on the pool."""
         return Estate(self._root, as_of_ms=as_of_ms, cluster=cluster, reader=self._reader)
 
     @property
@@ -284,7 +284,7 @@ class EstateTables:
         return sum(not one.done() for one in self._loads)
 
     def kept(self, what: str) -> int:
-        """How many results of `what` are kept."""
+        """The number of results of `what` that are kept."""
         return len(self._slots.get(what, ()))
 
     @property

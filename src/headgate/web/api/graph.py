@@ -32,7 +32,7 @@ _OTHER_FORMATS: dict[str, Any] = {
 
 
 class _Asked(NamedTuple):
-    """What the resources of the map have in common: the selection, the time and the cluster."""
+    """The parameters that all resources of the map have: the selection, the time and the cluster."""
 
     question: MapQuestion
     as_of_ms: int | None
@@ -52,7 +52,9 @@ def _asked(
         str | None,
         Query(max_length=200, description=f"of {', '.join(NODE_KINDS)}; without topic, actors are joined directly"),
     ] = None,
-    internal: Annotated[bool, Query(description="with topics that are internal to an application or to Connect")] = True,
+    internal: Annotated[
+        bool, Query(description="with topics that are internal to an application or to Connect")
+    ] = True,
     collapsed: Annotated[bool, Query(description="false: a node for each component of an application")] = True,
     as_of: AsOf = None,
     cluster: Cluster = None,
@@ -111,7 +113,7 @@ def graph_router(tables: EstateTables, answers: Answers, access: AccessControl) 
         names: Annotated[VisibleNames, Depends(access.visible_names)],
         asked: Annotated[_Asked, Depends(_asked)],
     ) -> Response:
-        """Where the nodes of the same map stand: the centre of each in pixels, computed by Graphviz."""
+        """The positions of the nodes of the same map: the centre of each in pixels, computed by Graphviz."""
         estate = await tables.estate(cluster=asked.cluster, as_of_ms=asked.as_of_ms)
 
         def make() -> Rendered:
@@ -136,7 +138,7 @@ def _selected(estate: LoadedEstate, names: VisibleNames, asked: MapQuestion) -> 
 
 
 def refusal(found: TooLarge, asked: MapQuestion) -> str:
-    """How to narrow a selection that is too large, with what it has."""
+    """Advice how to narrow a selection that is too large, with the sizes that it has."""
     counts = ", ".join(
         f"{count:,} {kind}" for kind, count in sorted(found.kinds.items(), key=lambda one: (-one[1], one[0]))
     )

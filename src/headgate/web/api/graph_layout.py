@@ -1,4 +1,4 @@
-"""Where the nodes of a selection stand: computed by Graphviz from sizes and edges, and kept by their content.
+"""Positions of the nodes of a selection, computed by Graphviz from sizes and edges, and kept by their content.
 
 Graphviz gets numbers and sizes, and never a name. Each connected part of the selection is a graph of its own, which is
 faster than one graph of all; the parts are then set in rows, the largest first, so that the whole has the shape of a

@@ -173,7 +173,7 @@ class ImpactNodeModel(ApiModel):
 
 
 class ImpactModel(ApiModel):
-    """What depends on a topic, or on what it depends. The counts are of all, `nodes` may be truncated."""
+    """The dependents of a topic, or its dependencies. The counts are of all, `nodes` may be truncated."""
 
     root: str
     direction: str
@@ -281,7 +281,7 @@ class TopologyModel(VersionModel):
 
 
 class DiffModel(ApiModel):
-    """As `headgate topology diff --json`."""
+    """The difference of two versions, as in `headgate topology diff --json`."""
 
     application: str
     from_: str = Field(alias="from")

@@ -158,4 +158,4 @@ class AbortBodyModel(ApiModel):
 
 
 class EmptyBodyModel(ApiModel):
-    """Nothing: a body of JSON is what no form of another site can send."""
+    """An empty body of JSON, which no form of another site can send."""

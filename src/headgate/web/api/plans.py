@@ -109,14 +109,14 @@ def plan_row(tables: EstateTables, plan: str, names: VisibleNames) -> Row:
 
 
 def plan_heads(tables: EstateTables) -> dict[str, PlanHead]:
-    """What replays need of all plans."""
+    """The heads of all plans, which replays need."""
     columns = ("plan", "group", "to", "records", "parked")
     rows = tables.reader.stream(_PLANS, columns=columns) or iter(())
     return {row["plan"]: head_of(row) for row in bounded(rows)}
 
 
 def plan_head(tables: EstateTables, plan: str) -> PlanHead | None:
-    """What a replay needs of its plan; None when the plan is not in the tables any more."""
+    """The head of a plan, which its replay needs; None when the plan is not in the tables any more."""
     found = tables.reader.rows(_PLANS, where=[Condition("plan", "=", plan)], limit=2).rows
     return head_of(found[0]) if len(found) == 1 else None
 

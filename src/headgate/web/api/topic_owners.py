@@ -1,4 +1,4 @@
-"""Who writes and reads a topic: the same answer as `headgate lineage owners`, from what is in memory.
+"""Finds the writers and readers of a topic: as `headgate lineage owners` does, from what is in memory.
 
 Coverage and clients of all topics are read once for each version of their tables, because reading them for one topic
 takes as long.

@@ -31,7 +31,9 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
         names: Annotated[VisibleNames, names_of],
         contains: Contains = "",
         after: After = "",
-        internal: Annotated[bool, Query(description="with topics that are internal to an application or to Connect")] = True,
+        internal: Annotated[
+            bool, Query(description="with topics that are internal to an application or to Connect")
+        ] = True,
         limit: Limit = 100,
         as_of: AsOf = None,
         cluster: Cluster = None,
@@ -60,7 +62,7 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
         as_of: AsOf = None,
         cluster: Cluster = None,
     ) -> Response:
-        """Who writes and reads a topic, and how much of it passes the gateway."""
+        """The writers and readers of a topic, and how much of it passes the gateway."""
         at = parse_as_of(as_of)
         estate = await tables.estate(cluster=cluster, as_of_ms=at)
         facts = await topic_facts(tables, (cluster, at), estate)
@@ -83,7 +85,7 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
         as_of: AsOf = None,
         cluster: Cluster = None,
     ) -> Response:
-        """What depends on a topic, or on what it depends, through all applications."""
+        """The dependents of a topic, or its dependencies, through all applications."""
         estate = await tables.estate(cluster=cluster, as_of_ms=parse_as_of(as_of))
 
         def make() -> Rendered:
@@ -108,7 +110,7 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
         limit: Annotated[int, Query(ge=1, le=100, description="at most so many actors")] = 20,
         cluster: Cluster = None,
     ) -> Response:
-        """How much was written to a topic and read from it in each hour, and by which actors."""
+        """The records written to a topic and read from it in each hour, and the actors."""
         estate = await tables.estate(cluster=cluster, as_of_ms=None)
         now_ms = tables.now_ms()
 

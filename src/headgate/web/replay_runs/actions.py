@@ -100,7 +100,7 @@ def replay_actions_router(
     async def plan_request(
         name: NameInPath, names: Annotated[VisibleNames, Depends(access.visible_names)]
     ) -> JSONResponse:
-        """What became of a request for a plan."""
+        """The state of a request for a plan."""
         found = view.records.request(name)
         group = None if found is None else found.request.group
         if found is None or (names.are_limited and (group is None or not names.has(group))):
@@ -141,7 +141,7 @@ def replay_actions_router(
 
     @router.get("/replays/{name}", response_class=JSONResponse, responses={200: {"model": ReplayModel}, **errors(404)})
     async def replay(name: NameInPath, names: Annotated[VisibleNames, Depends(access.visible_names)]) -> JSONResponse:
-        """What the replays of a plan have done, and how to go on."""
+        """The progress of a plan's replays, and how to continue."""
         return _answer(await _replay(name, names))
 
     async def _replay(name: str, names: VisibleNames) -> dict[str, Any]:

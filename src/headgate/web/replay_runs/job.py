@@ -1,4 +1,4 @@
-"""What the web server tells a replay process, and what that reports: JSON lines over two pipes.
+"""The messages between the web server and a replay process: JSON lines over two pipes.
 
 The first line to the process is the job, which has the operator's password: it is on no command line, in no environment
 and in no file. Further lines are commands. The end of the pipe is the end of the web server, and stops the replay.

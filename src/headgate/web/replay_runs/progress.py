@@ -1,4 +1,4 @@
-"""What `headgate-replay.progress` says of replays and of requests for plans, read as the service account.
+"""Follows replays and requests for plans in `headgate-replay.progress`, as the service account.
 
 It is the only truth about replays, those of commands and of other servers too. A topic that does not exist yet is no
 problem: nothing was ever replayed.
@@ -29,7 +29,7 @@ ReplayRecord = ReplayProgressed | ReplayStateChanged | PlanRequested | PlanAnswe
 
 @dataclass(slots=True, kw_only=True)
 class ReplayTotals:
-    """What replays of one plan have done; `state` is None before the first change of it was read."""
+    """The progress of one plan's replays; `state` is None before the first change of it was read."""
 
     plan: str
     group: str | None = None
@@ -142,7 +142,7 @@ class ReplayTail(FactTail[list[ReplayRecord]]):
 
 
 def replay_records(records: Sequence[ConsumedRecord]) -> list[ReplayRecord]:
-    """What these records say; what cannot be read is passed over."""
+    """The facts of these records; those that cannot be read are skipped."""
     found: list[ReplayRecord] = []
     for record in records:
         one = decode_progress(record.key, record.value) or decode_plan_record(record.key, record.value)

@@ -1,4 +1,4 @@
-"""What operators may do with plans and replays through the web server, each time with an event of who did it.
+"""Carries out what operators do with plans and replays through the web server, each time with an event of who did it.
 
 A replay runs as the operator's own user of the cluster, and never as the service account, which only writes the request
 for a plan: that makes a list, and the caller has proved its token.
@@ -31,7 +31,7 @@ _ENDED: Final = {"DONE": "is done", "ABORTED": "was aborted: make a new plan"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOrder:
-    """How to replay a plan."""
+    """The options of a replay."""
 
     kind: ReplayKind
     rate: float | None = None

@@ -1,4 +1,4 @@
-"""What callers see of replays: the topic is the truth, and for a process of this server what it reported last."""
+"""The replays as callers see them: from the topic, and for a process of this server from its last report."""
 
 import shlex
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _COUNTS: Final = ("written", "parked", "skipped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHead:
-    """What a plan's replay needs of it; `records` are all that are to be written."""
+    """The part of a plan that its replay needs; `records` are all that are to be written."""
 
     group: str
     to: str

@@ -68,7 +68,7 @@ SpoolRecord = tuple[int, int, SpoolPlace | SpoolTombstone | DeadlinesReported | 
 def spool_record(
     spool_partition: int, spool_offset: int, found: SpooledDeadLetter | SpoolTombstone | DeadlinesReported | None
 ) -> SpoolRecord:
-    """What the index keeps of a record: not its key and value."""
+    """The part of a record that the index keeps: not its key and value."""
     if not isinstance(found, SpooledDeadLetter):
         return (spool_partition, spool_offset, found)
     place = SpoolPlace(
@@ -184,7 +184,7 @@ class SpoolIndex:
         return found is not None and any(parked is None for _, parked in found.queues)
 
     def lane_progress(self, lane: SpoolLane) -> tuple[int, int]:
-        """How many dead letters the lane has, and how many were removed since it had none; without parked ones."""
+        """The number of dead letters of the lane, and of those removed since it had none; without parked ones."""
         found = self._lane(lane)
         if found is None:
             return (0, 0)
@@ -266,7 +266,7 @@ class SpoolIndex:
         return [_place(name, key, *item) for name, key, item in islice(found, skip, skip + count)]
 
     def places(self, identity: DeadLetterIdentity) -> list[SpoolPlace]:
-        """Where the records of a dead letter lie: usually one, after an outage of a partition two."""
+        """The places of a dead letter's records: usually one, and two after an outage of a partition."""
         name, offset = SpoolLane(*identity[:3]), identity[3]
         lane = self._lane(name)
         if lane is None:

@@ -114,17 +114,17 @@ class DeadlinesReported:
 
 
 class SpoolView(Protocol):
-    """What a worker knows of the spool by following it."""
+    """The state of the spool as a worker that follows it knows it."""
 
     @property
     def times_cleared(self) -> int:
-        """How often the spool lost records and was read again, maybe with other offsets."""
+        """The number of times that the spool lost records and was read again, maybe with other offsets."""
 
     def has_dead_letters(self, lane: SpoolLane) -> bool:
         """Whether the lane has outstanding dead letters; those that are parked do not count."""
 
     def lane_progress(self, lane: SpoolLane) -> tuple[int, int]:
-        """How many dead letters the lane has, and how many were removed since it had none; without parked ones."""
+        """The number of dead letters of the lane, and of those removed since it had none; without parked ones."""
 
     def group_bytes(self, group: str) -> int:
         """The bytes of all dead letters of the group that are in the spool."""

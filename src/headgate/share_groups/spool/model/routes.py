@@ -1,4 +1,4 @@
-"""Which dead letters of a worker go to the spool instead of their topic.
+"""Decides which dead letters of a worker go to the spool instead of their topic.
 
 A dead letter follows the earlier ones of its lane through the spool, so that they stay in order. A topic that failed is
 not tried again while dead letters that this worker spooled for it are outstanding: when the leader has moved them, the
