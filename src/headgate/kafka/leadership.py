@@ -121,9 +121,9 @@ class Leadership(ConsumerThread):
             self._changed.clear()
             term = self._term
             if term is not None and not term.over.is_set():
-                log.info("leading", topic=self._topic)
+                log.info("this worker became the leader", topic=self._topic)
                 await self._serve(term)
-                log.info("stopped leading", topic=self._topic)
+                log.info("this worker is no longer the leader", topic=self._topic)
             if term is not None:
                 term.ended.set()
             if self._stop.is_set() and not self.is_leader:

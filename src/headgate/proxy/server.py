@@ -204,7 +204,7 @@ class Gateway:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as failure:
-                log.warning("cannot accept, pausing", problem=failure.strerror)
+                log.warning("new connections cannot be accepted", problem=failure.strerror)
                 self.loop.remove_reader(listener.fileno())
                 self.loop.call_later(0.1, self._accept_again, node, listener)
                 return
@@ -291,7 +291,7 @@ class Gateway:
         except ARRIVAL_FAILURES as failure:
             cause = CloseCause.HANDSHAKE_FAILED
             if self.log_throttle.allows("arrival", peer):
-                log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
+                log.info("client failed to connect", peer=peer, problem=str(failure) or "too slow")
         finally:
             if cause is not None:
                 self._close_refused(client, place, cause, peer)

@@ -188,14 +188,14 @@ class TopologyCache:
             await self._file.open()
             found = await self._file.run(_origin)
         except (NotOursError, sqlite3.DatabaseError) as failure:
-            log.warning("topology cache is recreated", path=str(self._path), reason=str(failure))
+            log.warning("topology cache file was replaced", path=str(self._path), reason=str(failure))
             return await self._recreate(identity)
         if found is None or found[:2] != (identity.cluster, identity.topic_id):
             if found is not None and found[0] == identity.cluster:
                 self.discarded = await self.all()
             return await self._recreate(identity)
         if not 0 <= self._clock.epoch_ms() - found[3] <= MAX_AGE_MS:
-            log.warning("topology cache is recreated", path=str(self._path), reason="it is older than 12 hours")
+            log.warning("topology cache file was replaced", path=str(self._path), reason="it is older than 12 hours")
             return await self._recreate(identity)
         return found[2]
 

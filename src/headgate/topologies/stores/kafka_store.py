@@ -321,7 +321,7 @@ class KafkaStore:
     def _rebuild(self, reason: str) -> None:
         reader = self._open_reader()
         if reader.position >= self._rebuilding_to:
-            log.warning("topology cache is rebuilt", reason=reason)
+            log.warning("topology cache has an invalid description, reading the topic again", reason=reason)
             self._rebuilding_to = reader.position
             reader.read_again()
 

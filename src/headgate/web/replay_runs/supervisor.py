@@ -187,7 +187,7 @@ class ReplaySupervisor:
             task.cancel()
         if late:
             await asyncio.wait(late)
-            log.warning("replays still end", replays=len(late))
+            log.warning("replays have not stopped in time", replays=len(late))
 
     async def _supervise(self, job: ReplayJob, run: ReplayRun) -> None:
         try:
@@ -251,7 +251,7 @@ def take_report(run: ReplayRun, line: bytes) -> bool:
                 run.state = "RUNNING"
             return bool(event == "ended")
         case _:
-            log.warning("line of a replay is no report", plan=run.plan, line=repr(line[:_SHOWN_LINE]))
+            log.warning("replay process printed an unknown line", plan=run.plan, line=repr(line[:_SHOWN_LINE]))
             return False
 
 
