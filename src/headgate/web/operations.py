@@ -243,7 +243,9 @@ class OperationTrail:
             async with asyncio.timeout(_AUDIT_S):
                 await self._audit(fact)
         except (HeadgateError, TimeoutError) as failure:
-            log.warning("operation could not be written to headgate.events", group=group, by=principal, error=repr(failure))
+            log.warning(
+                "operation could not be written to headgate.events", group=group, by=principal, error=repr(failure)
+            )
 
     @contextlib.asynccontextmanager
     async def audited(
