@@ -172,8 +172,8 @@ def test_a_share_group_has_its_rate_and_its_trips(page: Page, web: Web) -> None:
     expect(page.get_by_text("The state of share groups is not up to date")).to_be_visible()
     page.get_by_role("link", name="billing", exact=True).click()
     expect(page.locator(".chart rect")).not_to_have_count(0)
-    expect(page.locator(".chart line.tripped")).to_have_count(1)
-    expect(page.get_by_text("30 of 100 records", exact=True)).to_be_visible()
+    expect(page.locator(".chart > svg line.stop")).to_have_count(1)
+    expect(page.get_by_text("30 of 100 records (30 %) in 1 min, threshold 20 %")).to_be_visible()
 
 
 def test_a_back_test_recommends_a_setting_with_its_command(page: Page, web: Web) -> None:

@@ -24,7 +24,7 @@ def test_now_lists_what_needs_somebody_worst_first(page: Page, busy: Web) -> Non
     )
     card = page.locator(".card", has_text="runs different topologies")
     expect(card).to_contain_text(f"1 member on {HOSTS[0]}; 2 members on {HOSTS[1]}, {HOSTS[2]}")
-    expect(card).to_contain_text("Changed before: revenue-totals topology changed: 2 added, 1 removed, 27 min ago")
+    expect(card).to_contain_text("Changed before: revenue-totals topology changed: 2 added, 1 removed, ")
     expect(card.locator(".command code")).to_contain_text(f"--group {APP} --tasks")
     expect(card.locator("header time")).to_have_text(re.compile(r"^since .*\(2\d min\)$"))
     lag = page.locator(".card", has_text="falls behind")
