@@ -14,12 +14,12 @@ DEFAULT_ROWS: Final = 100
 
 _EXAMPLES: Final = """\
 examples:
-  why records became dead letters, what to do   headgate dlq triage
-  of one group, since a time                    headgate dlq triage --group billing --since 2026-11-15T12:00:00Z
-  what a replay of all dead letters would do    headgate dlq plan --group billing --to original --config FILE
-  only those of one kind                        headgate dlq plan --group billing --where "partition = 3" ...
-  replay a plan, 50 records a second            headgate dlq replay PLAN --rate 50 --config FILE --command-config OPS
-  what became of each record                    headgate dlq audit --plan PLAN --config FILE
+  why records became dead letters  headgate dlq triage
+  of one group, since a time       headgate dlq triage --group billing --since 2026-11-15T12:00:00Z
+  what a replay would do           headgate dlq plan --group billing --to original --config FILE
+  only those of one kind           headgate dlq plan --group billing --where "partition = 3" --to original --config FILE
+  replay a plan, 50 records a second  headgate dlq replay PLAN --rate 50 --config FILE --command-config OPS
+  what became of each record       headgate dlq audit --plan PLAN --config FILE
 """
 
 

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "streams-groups": "list, describe and delete streams groups, and show their topologies",
     "share-groups": "show circuit breakers and dead-letter topics of share groups, pause and resume groups",
     "dlq": "show why records became dead letters, plan and run replays, and show what was replayed",
-    "topology": "check, examine, compare and delete topology descriptions of Streams applications",
+    "topology": "check, show, compare, publish and delete topologies of Streams applications and their versions",
     "connectors": "list, reset or compare the topics that a connector uses",
     "tables": "list, show and optimize the tables that the pipeline makes",
     "lineage": "show what depends on a topic, who owns it, and where descriptions and use differ",

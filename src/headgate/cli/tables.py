@@ -4,6 +4,7 @@ The commands are in `tables_commands.py`, which is imported when one runs: no ot
 """
 
 import argparse
+from typing import Final
 
 from headgate.base.errors import PlatformError
 from headgate.cli.table_places import add_places, root_of
@@ -11,7 +12,18 @@ from headgate.cli.table_places import add_places, root_of
 DEFAULT_ROWS = 100
 
 
+_EXAMPLES: Final = """\
+examples:
+  all tables and their sizes        headgate tables list --path DIR
+  the topics of an application      headgate tables show app_io --where app_id=orders --config FILE
+  yesterday's map, as JSON          headgate tables show lineage_edges --as-of 2026-11-15T12:00:00Z --json --path DIR
+"""
+
+
 def define_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Read the tables that the pipeline writes, without Spark, and keep their files few."
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     listing = actions.add_parser("list", help="list the tables and their sizes")

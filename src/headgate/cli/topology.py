@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import HeadgateError, UsageError
@@ -38,7 +38,20 @@ from headgate.topologies.stores.sqlite_store import is_in_use
 _PATIENCE_S, _QUIET_S, _PURGE_S = 60.0, 2.0, 600.0
 
 
+_EXAMPLES: Final = """\
+examples:
+  the versions of a group          headgate topology versions orders --config FILE
+  the newest one as a picture      headgate topology show orders --config FILE --mermaid
+  what changed, and is it safe     headgate topology diff orders@previous orders@latest --config FILE
+  before a release, in a build     headgate topology diff orders@latest new.txt --config FILE
+  why nothing is shown             headgate topology status orders --bootstrap-server HOST:PORT
+"""
+
+
 def define_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Work with the topologies of Streams applications, as texts and as versions that are kept."
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     reading = actions.add_parser("parse", help="check the text that Topology.describe() returns")
     reading.add_argument("file", metavar="FILE", help="the file with the text, - for standard input")
