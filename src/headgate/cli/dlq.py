@@ -18,7 +18,7 @@ examples:
   of one group, since a time       headgate dlq triage --group billing --since 2026-11-15T12:00:00Z
   what a replay would do           headgate dlq plan --group billing --to original --config FILE
   only those of one kind           headgate dlq plan --group billing --where "partition = 3" --to original --config FILE
-  replay a plan, 50 records a second  headgate dlq replay PLAN --rate 50 --config FILE --command-config OPS
+  replay it, 50 records a second   headgate dlq replay PLAN --rate 50 --config FILE --command-config OPS
   what became of each record       headgate dlq audit --plan PLAN --config FILE
 """
 
