@@ -43,6 +43,7 @@ from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.resources import FencedError, TripWriter
 from tests.integration.breaker.leading import trip
 from tests.support.cluster import Cluster
+from tests.support.dispositions import one_accepted
 
 DEADLINE_S = 60.0  # of what should take moments, on a machine that is busy
 ORIGIN = Origin(cluster="test", writer="gw/0", boot="b1")
@@ -418,26 +419,6 @@ async def test_the_writer_of_trips_is_fenced_by_the_next_and_never_opens_itself_
 # --- the tail
 
 
-def counted(group: str, second: int) -> DispositionsCounted:
-    return DispositionsCounted(
-        at=1,
-        group=group,
-        member="m",
-        topic=None,
-        topic_id=None,
-        partition=0,
-        second=second,
-        generation=0,
-        accepted=1,
-        released=0,
-        rejected=0,
-        over_limit=0,
-        dead_lettered=0,
-        write_timeouts=0,
-        by_delivery_count=(),
-    )
-
-
 def seconds_of(records: Sequence[ConsumedRecord]) -> list[int]:
     facts = [decode("dispositions", record.key, record.value) for record in records]
     return [fact.second for fact in facts if isinstance(fact, DispositionsCounted)]
@@ -453,15 +434,15 @@ async def test_a_tail_hands_over_what_is_written_from_its_start_on_and_nothing_o
         topics.settings, topic=f"{prefix}dispositions", digest=seconds_of, take=found.extend
     )
     try:
-        await asyncio.gather(*(writer.write(counted(f"g{one}", one)) for one in range(20)))
+        await asyncio.gather(*(writer.write(one_accepted(one, f"g{one}")) for one in range(20)))
         tail.start()
         await asyncio.wait_for(tail.started.wait(), DEADLINE_S)
-        await asyncio.gather(*(writer.write(counted(f"g{one}", 100 + one)) for one in range(50)))
+        await asyncio.gather(*(writer.write(one_accepted(100 + one, f"g{one}")) for one in range(50)))
         await until(lambda: len(found) >= 50)
         assert sorted(found) == list(range(100, 150))
         assert tail.problem is None
         for second in range(200, 205):
-            await writer.write(counted("one", second))
+            await writer.write(one_accepted(second, "one"))
         await until(lambda: len(found) >= 55)
         assert found[50:] == list(range(200, 205))  # one group is one partition, so in order
     finally:
@@ -477,13 +458,13 @@ async def test_a_tail_goes_on_with_a_topic_that_was_made_again(topics: Topics, p
     tail: FactTail[list[int]] = FactTail(topics.settings, topic=topics.name, digest=seconds_of, take=found.extend)
     try:
         for one in range(5):
-            await writer.write(counted(f"g{one}", one))
+            await writer.write(one_accepted(one, f"g{one}"))
         tail.start()
         await asyncio.wait_for(tail.started.wait(), DEADLINE_S)
         await asyncio.to_thread(topics.delete)
         await until(lambda: not topics.exists())
         await asyncio.to_thread(topics.create, 2)
-        await _written(writer, counted("g0", 100))
+        await _written(writer, one_accepted(100, "g0"))
         await until(lambda: 100 in found)
         assert found == [100]
     finally:

@@ -6,9 +6,9 @@ from structlog.typing import EventDict
 
 from headgate.facts import DispositionsCounted, Fact
 from headgate.share_groups.service import ShareGroupService
+from tests.support.dispositions import one_accepted
 from tests.unit.proxy.stage import config, until
 from tests.unit.share_groups.fake_kafka import FakeFactWriter, FakeGroupConfigs, FakeKafka
-from tests.unit.share_groups.test_fact_outbox import counted
 
 
 class BrokenWriter(FakeFactWriter):
@@ -57,7 +57,7 @@ async def test_counts_are_written_although_counting_and_writing_have_failed_once
     def drain(second: int) -> list[DispositionsCounted]:
         if problems:
             raise problems.pop()
-        return [counted(second)]
+        return [one_accepted(second)]
 
     service.acknowledgements.drain = drain  # type: ignore[assignment,method-assign]
     async with service.running():

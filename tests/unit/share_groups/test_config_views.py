@@ -18,7 +18,6 @@ from headgate.share_groups.model.group_configs import (
     RESUME,
     THRESHOLD_PERCENT,
 )
-from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.share_groups.service import ShareGroupService
 from headgate.share_groups.spool.model.index import spool_record
 from headgate.wire.codec import decode, encode
@@ -33,6 +32,7 @@ from headgate.wire.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from tests.support.call_counts import count_calls
 from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, LIST_RESOURCES, Scene, scene
 from tests.unit.share_groups.scene import GROUP_RESOURCE as GROUP
@@ -240,18 +240,7 @@ async def test_other_work_goes_on_while_configs_are_added_to_many_groups(
     padding: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the broker's own results are few bytes: it leaves out the configs that it does not know."""
-    added = 0
-    between: list[int] = []
-    state = ShareGroupService.state
-
-    def counted(self: ShareGroupService, group: str) -> ShareGroupState:
-        nonlocal added
-        if not added:
-            asyncio.get_running_loop().call_soon(lambda: between.append(added))
-        added += 1
-        return state(self, group)
-
-    monkeypatch.setattr(ShareGroupService, "state", counted)
+    calls = count_calls(monkeypatch, ShareGroupService, "state")
     async with scene() as it:
         groups = [f"g{number}" for number in range(1_000)]
         asked = describing(*((GROUP, group, tuple(OWN)) for group in groups))
@@ -262,8 +251,8 @@ async def test_other_work_goes_on_while_configs_are_added_to_many_groups(
         shown = await describe(it, 4, asked, *results)
         assert [one.resource_name for one in shown] == groups
         assert {len(one.configs) for one in shown} == {len(configs) + len(OWN)}
-    assert added == 1_000
-    assert between[0] <= A_STEP
+    assert calls.number == 1_000
+    assert calls.is_shared_within(A_STEP)
 
 
 @every_version

@@ -7,27 +7,8 @@ from structlog.typing import EventDict
 from headgate.base.clock import SystemClock
 from headgate.facts import DispositionsCounted, EventHappened, Fact
 from headgate.share_groups.fact_outbox import FactOutbox
+from tests.support.dispositions import one_accepted
 from tests.unit.proxy.stage import turns, until
-
-
-def counted(second: int, group: str = "g") -> DispositionsCounted:
-    return DispositionsCounted(
-        at=1,
-        group=group,
-        member="m",
-        topic=None,
-        topic_id=None,
-        partition=0,
-        second=second,
-        generation=0,
-        accepted=1,
-        released=0,
-        rejected=0,
-        over_limit=0,
-        dead_lettered=0,
-        write_timeouts=0,
-        by_delivery_count=(),
-    )
 
 
 class Writer:
@@ -74,10 +55,10 @@ async def test_a_flood_of_events_drops_no_counts_and_a_flood_of_counts_no_events
     outbox = FactOutbox(SystemClock(), max_bytes=6_500)
     for _ in range(100):
         outbox.put_event("write_timeout", "g", {})
-    outbox.put_counts(counted(0))
+    outbox.put_counts(one_accepted(0))
     assert outbox.lost == 90
     for second in range(1, 100):
-        outbox.put_counts(counted(second))
+        outbox.put_counts(one_accepted(second))
     outbox.put_event("paused", "another", {})
     writer = await flushed(outbox)
     assert [one.second for one in writer.written if isinstance(one, DispositionsCounted)] == list(range(10))
@@ -114,7 +95,7 @@ async def test_an_unavailable_topic_of_events_does_not_delay_counts() -> None:
     running = asyncio.create_task(outbox.run(writer))  # type: ignore[arg-type]
     outbox.put_event("paused", "g", {})
     await turns()
-    outbox.put_counts(counted(1))
+    outbox.put_counts(one_accepted(1))
     await until(lambda: len(writer.written) == 1)
     running.cancel()
     await asyncio.wait({running})

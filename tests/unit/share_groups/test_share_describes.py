@@ -9,7 +9,6 @@ import pytest
 
 from headgate.facts import GroupPaused
 from headgate.proxy.decoding import A_STEP, SMALL_BYTES
-from headgate.share_groups.model.breaker import BreakerStatus
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, LIMIT, THRESHOLD_PERCENT
 from headgate.share_groups.service import ShareGroupService
 from headgate.share_groups.spool.model.index import spool_record
@@ -22,6 +21,7 @@ from headgate.wire.messages.share import (
     ShareGroupDescribeResponse,
     ShareGroupMember,
 )
+from tests.support.call_counts import count_calls
 from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.fake_kafka import trip
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, GROUP_RESOURCE, SHARE_DESCRIBE, Scene, scene
@@ -210,26 +210,15 @@ async def test_other_work_goes_on_while_many_share_groups_are_looked_at(monkeypa
 
 async def test_other_work_goes_on_while_the_status_is_added_to_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A description without members is of few bytes, its status is not."""
-    added = 0
-    between: list[int] = []
-    own_status = ShareGroupService.status
-
-    def counted(self: ShareGroupService, name: str) -> BreakerStatus:
-        nonlocal added
-        if not added:
-            asyncio.get_running_loop().call_soon(lambda: between.append(added))
-        added += 1
-        return own_status(self, name)
-
-    monkeypatch.setattr(ShareGroupService, "status", counted)
+    calls = count_calls(monkeypatch, ShareGroupService, "status")
     async with scene() as it:
         groups = [replace(group(f"g{number}"), members=()) for number in range(300)]
         for one in groups:
             it.set(one.group_id, {THRESHOLD_PERCENT: "30"})
         assert len(encode(ShareGroupDescribeResponse(groups=tuple(groups)), VERSION)) <= SMALL_BYTES
         found = await described(it, *groups)
-        assert added == 300
-        assert between[0] <= A_STEP
+        assert calls.number == 300
+        assert calls.is_shared_within(A_STEP)
         assert [status(one) for one in found] == [expected(it, one.group_id) for one in groups]
 
 

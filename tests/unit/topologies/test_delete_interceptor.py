@@ -22,6 +22,7 @@ from headgate.wire.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from tests.support.call_counts import count_calls
 from tests.support.fake_upstream import body_of, request
 from tests.unit.proxy.stage import turns, until
 from tests.unit.topologies.fake_stores import ControlledStore
@@ -535,20 +536,9 @@ async def test_a_large_request_of_groups_without_a_description_passes_byte_for_b
 
 async def test_other_work_goes_on_while_many_groups_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene() as it:
-        looked_at = 0
-        between: list[int] = []
-        is_known = it.service.is_known
-
-        def counted(group: str) -> bool:
-            nonlocal looked_at
-            if not looked_at:
-                asyncio.get_running_loop().call_soon(lambda: between.append(looked_at))
-            looked_at += 1
-            return is_known(group)
-
-        monkeypatch.setattr(it.service, "is_known", counted)
+        calls = count_calls(monkeypatch, it.service, "is_known")
         sent = request(DELETE, 2, DeleteGroupsRequest(groups_names=MANY))
         await it.client.send(sent)
         assert (await it.broker.request()).frame == sent
-    assert looked_at == len(MANY)
-    assert between[0] <= 500
+    assert calls.number == len(MANY)
+    assert calls.is_shared_within(500)

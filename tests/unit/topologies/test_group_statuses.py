@@ -25,6 +25,7 @@ from headgate.wire.messages.streams import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
+from tests.support.call_counts import count_calls
 from tests.support.clock import FakeClock
 from tests.support.fake_upstream import body_of, request
 from tests.unit.topologies.fake_stores import BREACH, raising
@@ -233,20 +234,9 @@ def test_values_of_other_types_are_not_known() -> None:
 async def test_other_work_goes_on_while_statuses_are_added_to_many_streams_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    added = 0
-    between: list[int] = []
-    own_status = GroupStatuses.status
-
-    def counted(self: GroupStatuses, group: str) -> DescriptionStatus:
-        nonlocal added
-        if not added:
-            asyncio.get_running_loop().call_soon(lambda: between.append(added))
-        added += 1
-        return own_status(self, group)
-
-    monkeypatch.setattr(GroupStatuses, "status", counted)
+    calls = count_calls(monkeypatch, GroupStatuses, "status")
     async with scene() as it:
         found = await ask(it, *(described(group=f"g{number}") for number in range(300)), descriptions=False)
-    assert added == 300
-    assert between[0] <= A_STEP
+    assert calls.number == 300
+    assert calls.is_shared_within(A_STEP)
     assert all(tag == STATUS_TAG for one in found for tag, _ in one.unknown_tags)
