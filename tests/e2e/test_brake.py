@@ -166,6 +166,10 @@ def test_health_shows_the_workers_of_the_gateway_and_the_one_that_leads(page: Pa
 def test_a_group_is_paused_in_the_page_and_resumed_from_now(page: Page, scene: ShareScene, brake_web: Web) -> None:
     group = scene.new_group({BREAKER: "true", DLQ_TOPIC: scene.new_topic("dlq")})
     page.goto(f"{brake_web.url}/groups/-/{group}")
+    wait_until_live(page)
+    for _ in range(3):  # the counts of the window, each second: no notice tells of them
+        with page.expect_response("**/breaker", timeout=10_000):
+            pass
     page.get_by_role("button", name="Pause…").click()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)

@@ -59,6 +59,9 @@ describe("a notice", () => {
 
   it("does not announce what only polling shows", () => {
     expect(isAnnounced("share-groups/a")).toBe(true);
+    expect(isAnnounced("share-groups/a/breaker")).toBe(false); // the counts of the window, each second
+    expect(isAnnounced("share-groups/breaker")).toBe(true); // a group of that name
+    expect(isAnnounced("share-groups/a%2Fbreaker?events=200")).toBe(true);
     expect(isAnnounced("health")).toBe(false);
   });
 });

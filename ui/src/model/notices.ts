@@ -100,6 +100,7 @@ export function concerns(path: string, notice: LiveNotice): boolean {
 
 /** Whether notices tell of every change of a resource, so that it need not be asked for at short intervals. */
 export function isAnnounced(path: string): boolean {
-  const resource = path.split(/[/?]/)[0] ?? "";
+  const [resource = "", , part] = (path.split("?")[0] ?? "").split("/");
+  if (resource === "share-groups" && part === "breaker") return false; // the gateway is asked for its counts
   return ["share-groups", "attention", "changes"].includes(resource) || resource in LETTER_TABLES || OF_TABLES.includes(resource);
 }
