@@ -4,23 +4,32 @@ The graph is that of `headgate lineage impact`: data flows through an applicatio
 through a share group to its dead-letter topic; all other actors end a path. A filled topic counts at every open end of
 its application: an input without a known topic, and outside of global stores an output without one. The closures of all
 topics are independent of each other, so the graph goes to the workers as numbers, and each worker walks it for its
-topics. A walk stops at `MAX_TOPICS` topics and a depth of `MAX_DEPTH`: then the figures are those of the nearest ones.
+topics, thousands at once. A walk ends at a depth of `MAX_DEPTH`, and when its share of `MAX_STEPS` is used up, as in a
+tangled estate of a million topics: then the figures are those of the nearest topics, and the run says of how many.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headgate.pipeline.derived.derivation import Derivation, DerivedRun
+from headgate.pipeline.run_log import print_message
 from headgate.tables.definitions import table_named
 
 IMPACT, EDGES, PAIRS = "impact_summary", "lineage_edges", "app_io"
-MAX_TOPICS, MAX_DEPTH = 100_000, 1000
-_TOPICS_AT_ONCE = 1000
+MAX_DEPTH = 1000
+MAX_STEPS = 200_000_000  # of all walks together: some minutes of one core
+_TOPICS_IN_PARTITION = 1000
+_TOPICS_AT_ONCE = 4096
+_WALK_BITS = 2**29  # that many topics by starts at once: 64 MiB
+_NUMBERS_AT_ONCE = 4096
 _KEY = ("cluster_id", "topic")
 _READ, _WRITE, _SHARE_GROUP, _GLOBAL = "read", "write", "share_group", "global"
 _Use = tuple[str, str, str, str, str, bool]
@@ -39,27 +48,68 @@ class TopicGraph(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The size of a closure: topics other than the first, actors at all of them, and the depth of the farthest."""
+    """The size of a closure: topics other than the first, actors at all of them, and the depth of the farthest.
+
+    With `is_cut` the walk ended before the closure did, and the figures are those of the nearest topics.
+    """
 
     topics: int
     actors: int
     depth: int
+    is_cut: bool = False
 
 
-def reach(start: int, flows: Adjacency, actors: Adjacency) -> Reach:
-    """Walk from a topic along the flows, the nearest topics first."""
-    seen = {start}
-    found = set(actors.get(start, ()))
-    layer, depth = [start], 0
-    while layer and len(seen) <= MAX_TOPICS and depth < MAX_DEPTH:
-        following = {other for topic in layer for other in flows.get(topic, ())} - seen
-        if not following:
-            break
-        seen |= following
-        for topic in following:
-            found.update(actors.get(topic, ()))
-        layer, depth = list(following), depth + 1
-    return Reach(len(seen) - 1, len(found), depth)
+def reaches(starts: Sequence[int], flows: Adjacency, actors: Adjacency, max_steps: int) -> list[Reach]:
+    """Walk from topics along the flows, the nearest topics first, with all starts at once.
+
+    A topic has a number with a bit for each start that has not reached it yet. So topics that many starts reach, of
+    which a tangled estate is full, are walked once for all starts that come at the same depth.
+    """
+    every = (1 << len(starts)) - 1
+    frontier = {start: 1 << place for place, start in enumerate(starts)}
+    missing = {start: every ^ bit for start, bit in frontier.items()}
+    layers: list[int] = []  # the starts that have reached a new topic, by depth
+    cut = steps = 0
+    while frontier and len(layers) < MAX_DEPTH and not cut:
+        following: dict[int, int] = {}
+        for topic, bits in frontier.items():
+            others = flows.get(topic, ())
+            steps += len(others)
+            if steps > max_steps:
+                cut |= bits
+                continue
+            for other in others:
+                if new := bits & missing.get(other, every):
+                    following[other] = following.get(other, 0) | new
+        for topic, bits in following.items():
+            missing[topic] = missing.get(topic, every) ^ bits
+        if following:
+            layers.append(_union(following.values()))
+        frontier = following
+    cut |= _union(frontier.values())
+    seen = {topic: every ^ bits for topic, bits in missing.items()}
+    users: dict[int, int] = {}
+    for topic, bits in seen.items():
+        for actor in actors.get(topic, ()):
+            users[actor] = users.get(actor, 0) | bits
+    columns = (_counts(list(numbers), len(starts)) for numbers in (seen.values(), users.values(), layers, [cut]))
+    rows = zip(*columns, strict=True)
+    return [Reach(topics - 1, used, depth, bool(is_cut)) for topics, used, depth, is_cut in rows]
+
+
+def _union(numbers: Iterable[int]) -> int:
+    return reduce(or_, numbers, 0)
+
+
+def _counts(numbers: Sequence[int], width: int) -> list[int]:
+    """For each bit in how many of the numbers it is set."""
+    size = width // 8 + 1
+    counts = np.zeros(width, np.int64)
+    for first in range(0, len(numbers), _NUMBERS_AT_ONCE):
+        some = numbers[first : first + _NUMBERS_AT_ONCE]
+        rows = np.frombuffer(b"".join(one.to_bytes(size, "little") for one in some), np.uint8).reshape(-1, size)
+        counts += np.unpackbits(rows, axis=1, count=width, bitorder="little").sum(axis=0, dtype=np.int64)
+    return [int(one) for one in counts]
 
 
 class _Numbers:
@@ -134,7 +184,15 @@ def derive_impact(run: DerivedRun) -> None:
     pairs = current.select("cluster_id", kind, "app_id", "component", "in_topic", "out_topic").distinct().toArrow()
     graph, numbers = topic_graph(_tuples(uses), _tuples(pairs))
     ids = edges.groupBy(*_KEY).agg(sf.max("topic_id").alias("topic_id"))
-    run.replace(IMPACT, _keep_times(_figures(run, graph, numbers).join(ids, list(_KEY), "left"), run))
+    figures = _figures(run, graph, numbers).persist()
+    try:
+        if cut := figures.where("is_cut").count():
+            print_message(
+                f"derived: impact: the figures of {cut} topics end before all that depends on them, which is too much"
+            )
+        run.replace(IMPACT, _keep_times(figures.drop("is_cut").join(ids, list(_KEY), "left"), run))
+    finally:
+        figures.unpersist()
 
 
 def _tuples(table: pa.Table) -> Iterator[Any]:
@@ -149,6 +207,7 @@ _FIGURES = pa.schema(
         *((name, pa.int64()) for name in ("upstream_topics", "upstream_apps")),
         ("depth_up", pa.int32()),
         *((name, pa.int64()) for name in ("readers", "writers")),
+        ("is_cut", pa.bool_()),
     ]
 )
 
@@ -165,24 +224,31 @@ def _figures(run: DerivedRun, graph: TopicGraph, numbers: Mapping[tuple[str, ...
     )
     shared = run.session.sparkContext.broadcast(graph)
     frame = run.session.createDataFrame(roots)
-    partitions = max(1, min(roots.num_rows // _TOPICS_AT_ONCE, run.session.sparkContext.defaultParallelism * 4))
+    partitions = max(1, min(roots.num_rows // _TOPICS_IN_PARTITION, run.session.sparkContext.defaultParallelism * 4))
     schema = from_arrow_schema(pa.unify_schemas([roots.schema.remove(2), _FIGURES]))
-    return frame.repartition(partitions).mapInArrow(_walk(lambda: shared.value), schema)
+    return frame.repartition(partitions).mapInArrow(_walk(lambda: shared.value, roots.num_rows), schema)
 
 
-def _walk(graph_of: Callable[[], TopicGraph]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _walk(
+    graph_of: Callable[[], TopicGraph], topics: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the figures of batches of topics; `topics` is the number of all, in which the steps are divided."""
+    at_once = max(64, min(_TOPICS_AT_ONCE, _WALK_BITS // max(1, topics)))
+    steps_each = MAX_STEPS // max(1, 2 * topics)  # down and up
+
     def walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         graph = graph_of()
         for batch in batches:
-            found = [
-                (
-                    *reach(number, graph.down, graph.readers),
-                    *reach(number, graph.up, graph.writers),
-                    len(graph.readers.get(number, ())),
-                    len(graph.writers.get(number, ())),
-                )
-                for number in batch["number"].to_pylist()
-            ]
+            found: list[tuple[int, ...]] = []
+            numbers = batch["number"].to_pylist()
+            for first in range(0, len(numbers), at_once):
+                starts = numbers[first : first + at_once]
+                max_steps = steps_each * len(starts)
+                downs = reaches(starts, graph.down, graph.readers, max_steps)
+                ups = reaches(starts, graph.up, graph.writers, max_steps)
+                for number, down, up in zip(starts, downs, ups, strict=True):
+                    readers, writers = len(graph.readers.get(number, ())), len(graph.writers.get(number, ()))
+                    found.append((*down[:3], *up[:3], readers, writers, down.is_cut or up.is_cut))
             columns = [pa.array([row[place] for row in found], one.type) for place, one in enumerate(_FIGURES)]
             names = ["cluster_id", "topic", *_FIGURES.names]
             yield pa.RecordBatch.from_arrays([batch["cluster_id"], batch["topic"], *columns], names=names)
