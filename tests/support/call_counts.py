@@ -9,22 +9,22 @@ import pytest
 
 @dataclass(slots=True)
 class CallCount:
-    """`before_other_work` is the number when a callback that was scheduled by the first call ran; None until then."""
-
     number: int = 0
-    before_other_work: int | None = None
+    _at_turn: int | None = None
+
+    @property
+    def before_other_work(self) -> int:
+        """The number of calls when a callback ran that was scheduled by the first of them."""
+        assert self._at_turn is not None, "other work had no turn"
+        return self._at_turn
 
     def add(self) -> None:
         if not self.number:
             asyncio.get_running_loop().call_soon(self._take_turn)
         self.number += 1
 
-    def is_shared_within(self, most: int) -> bool:
-        """Whether other work had a turn after at most so many calls."""
-        return self.before_other_work is not None and self.before_other_work <= most
-
     def _take_turn(self) -> None:
-        self.before_other_work = self.number
+        self._at_turn = self.number
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> CallCount:

@@ -541,4 +541,4 @@ async def test_other_work_goes_on_while_many_groups_are_looked_at(monkeypatch: p
         await it.client.send(sent)
         assert (await it.broker.request()).frame == sent
     assert calls.number == len(MANY)
-    assert calls.is_shared_within(500)
+    assert calls.before_other_work <= 500
