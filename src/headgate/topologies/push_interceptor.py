@@ -79,7 +79,7 @@ class PushInterceptor(Interceptor[None]):
                 self._on_truncated(push, request) if request.is_truncated else self._store(push, request.body)
             )
         code, text = (0, "") if rejection is None else (rejection.error_code, rejection.text)
-        self._service.metrics.pushes[code] += 1
+        self._service.count_push(code)
         if is_checked:
             self._statuses.record_push(push, code)
         return _response(session, code, text)

@@ -149,6 +149,10 @@ class TopologyService:
         """Start a loop that ends with the service; when it fails it is started again."""
         self.spawn(run_forever(work, pause_s=self._retry_s, on_failure=self._on_failure))
 
+    def count_push(self, error_code: int) -> None:
+        """Count a push by the error code of its response."""
+        self.metrics.pushes[error_code] += 1
+
     def _on_failure(self, failure: BaseException) -> None:
         self.metrics.failures += 1
         log.error("topologies task failed", exc_info=failure)
