@@ -74,7 +74,7 @@ def test_a_copy_has_the_key_and_the_value_whatever_the_compression(
     assert not any("theirs" in dead_letter.headers for dead_letter in found.values())
 
 
-def test_a_copy_that_the_topic_cannot_hold_is_left_out_and_the_letter_says_why(
+def test_a_copy_that_the_topic_cannot_hold_is_left_out_and_the_dead_letter_says_why(
     scene: ShareScene, consuming: Consuming
 ) -> None:
     topic, dlq = scene.new_topic(), scene.new_topic("dlq", configs={"max.message.bytes": "4000"})

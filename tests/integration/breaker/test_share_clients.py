@@ -173,7 +173,7 @@ async def first_refused(writer: DeadLetterWriter, topic: str, offsets: Iterator[
 # --- dead letters
 
 
-async def test_letters_go_to_the_partition_of_their_source_with_their_headers(topics: Topics) -> None:
+async def test_dead_letters_go_to_the_partition_of_their_source_with_their_headers(topics: Topics) -> None:
     topic = topics.create(3)
     async with writing(topics.settings) as writer:
         await writer.open(topic)
@@ -193,7 +193,7 @@ async def test_letters_go_to_the_partition_of_their_source_with_their_headers(to
         assert (found[one.offset].headers(), found[one.offset].value()) == (one.headers, one.value)
 
 
-async def test_a_letter_that_its_topic_never_takes_ends_at_once_and_without_its_value_it_is_taken(
+async def test_a_dead_letter_that_its_topic_never_takes_ends_at_once_and_without_its_value_it_is_taken(
     topics: Topics,
 ) -> None:
     topic = topics.create(1, max_message_bytes="2000")
@@ -213,13 +213,13 @@ async def test_a_letter_that_its_topic_never_takes_ends_at_once_and_without_its_
     assert await asyncio.to_thread(topics.offsets) == list(range(1, 42))
 
 
-async def test_a_letter_larger_than_any_that_is_tried_is_too_large(topics: Topics) -> None:
+async def test_a_dead_letter_larger_than_any_that_is_tried_is_too_large(topics: Topics) -> None:
     topic = topics.create(1)
     async with writing(topics.settings, largest=10_000) as writer:
         assert await failure_of(writer, topic, dead_letter(value=bytes(20_000)), 100.0) is WriteFailureCause.TOO_LARGE
 
 
-async def test_a_deleted_topic_stays_deleted_and_letters_go_on_when_it_is_made_again(topics: Topics) -> None:
+async def test_a_deleted_topic_stays_deleted_and_dead_letters_go_on_when_it_is_made_again(topics: Topics) -> None:
     topic = topics.create(3)
     async with writing(topics.settings) as writer:
         assert await writer.write(topic, [dead_letter(1, partition=2)], DEADLINE_S) == [None]
@@ -259,7 +259,7 @@ async def test_a_dead_letter_that_arrives_after_its_deadline_is_reported_as_late
     assert await asyncio.to_thread(topics.offsets) == [7]
 
 
-async def test_a_caller_that_went_away_hears_of_its_letter_too(topics: Topics) -> None:
+async def test_a_caller_that_went_away_hears_of_its_dead_letter_too(topics: Topics) -> None:
     topic = topics.create(1)
     late: list[DeadLetter] = []
     async with writing(topics.settings) as writer:
@@ -271,7 +271,7 @@ async def test_a_caller_that_went_away_hears_of_its_letter_too(topics: Topics) -
         assert (writer.dead_letters, writer.bytes) == (0, 0)
 
 
-async def test_letters_go_on_when_a_right_comes_back(cluster: Cluster, topics: Topics) -> None:
+async def test_dead_letters_go_on_when_a_right_comes_back(cluster: Cluster, topics: Topics) -> None:
     topic = topics.create(1)
     settings = dict(cluster.client_config(SecurityProtocol.SASL_PLAINTEXT, user="bob"))
     async with writing(settings) as writer:

@@ -160,7 +160,7 @@ def test_a_key_makes_no_trip_false_when_little_else_was_processed() -> None:
         assert trip.is_false == is_false
 
 
-def test_letters_that_were_not_counted_make_no_trip_false() -> None:
+def test_dead_letters_that_were_not_counted_make_no_trip_false() -> None:
     """Letters of one key were made when no count is left for them: before, after, in a pause, and more than counted."""
     rows = [(20, 0, 30, 8), (20, 1, 30, 8), (40, 0, 0, 5)]
     others = dead_letters_of(20, *[1] * 16)

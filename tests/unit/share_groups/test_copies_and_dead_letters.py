@@ -233,7 +233,7 @@ async def test_a_record_that_cannot_be_read_in_time_has_a_dead_letter_without_a_
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}
 
 
-async def test_a_name_that_comes_slowly_does_not_part_the_letters_of_a_request() -> None:
+async def test_a_name_that_comes_slowly_does_not_part_the_dead_letters_of_a_request() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.open.clear()

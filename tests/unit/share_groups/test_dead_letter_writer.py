@@ -39,7 +39,7 @@ async def opened(**bounds: object) -> AsyncIterator[DeadLetterWriter]:
         gc.collect()  # clients of librdkafka, with their threads, end when they are collected
 
 
-async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
+async def test_without_a_cluster_dead_letters_end_at_their_deadline() -> None:
     loop = asyncio.get_running_loop()
     async with opened() as writer:
         began = loop.time()
@@ -97,7 +97,7 @@ async def test_closing_ends_all_waiting_writes() -> None:
     assert "closed" in said.text
 
 
-async def test_a_producer_that_broke_keeps_no_letters() -> None:
+async def test_a_producer_that_broke_keeps_no_dead_letters() -> None:
     broken = BreakableProducers()
     async with opened(topics=StubTopics(at_once), make_producer=broken.make) as writer:
         dead_letters = [replace(DEAD_LETTER, offset=offset, value=bytes(1000)) for offset in range(20)]

@@ -247,7 +247,7 @@ async def test_a_topic_that_is_away_fills_neither_the_log_nor_the_events(logs: l
         assert len(warnings) < 10, "one for each partition and second"
 
 
-async def test_a_failure_while_letters_are_written_lets_the_reject_pass(logs: list[EventDict]) -> None:
+async def test_a_failure_while_dead_letters_are_written_lets_the_reject_pass(logs: list[EventDict]) -> None:
     async with scene() as on:
         on.configure()
         on.pause()

@@ -131,7 +131,7 @@ async def test_a_topic_is_healthy_again_when_the_leader_has_moved_what_was_spool
         assert on.dead_letters.offsets == [(0, 5)]
 
 
-async def test_a_lane_with_spooled_letters_stays_in_order_although_its_topic_is_healthy() -> None:
+async def test_a_lane_with_spooled_dead_letters_stays_in_order_although_its_topic_is_healthy() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.open.clear()
@@ -197,7 +197,7 @@ async def test_a_lane_that_was_not_empty_in_time_is_not_waited_for_again() -> No
         assert on.spool.offsets[-2:] == [(0, 3), (0, 4)]
 
 
-def test_letters_that_a_spool_lost_are_not_waited_for() -> None:
+def test_dead_letters_that_a_spool_lost_are_not_waited_for() -> None:
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)
     routes.mark_failing("dlq.g", 0)
@@ -214,7 +214,7 @@ def test_letters_that_a_spool_lost_are_not_waited_for() -> None:
     assert not routes._own_bytes
 
 
-def test_only_so_many_letters_are_spooled_that_were_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_dead_letters_are_spooled_that_were_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes memory until the index has it."""
     assert spool_routes.MAX_UNREAD == 100_000
     monkeypatch.setattr(spool_routes, "MAX_UNREAD", 2)
@@ -228,7 +228,7 @@ def test_only_so_many_letters_are_spooled_that_were_not_read_back(monkeypatch: p
     assert routes.refusal(dead_letter(2)) is None
 
 
-def test_a_lane_whose_letters_are_not_moved_any_more_is_waited_for_once() -> None:
+def test_a_lane_whose_dead_letters_are_not_moved_any_more_is_waited_for_once() -> None:
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)
     lane = dead_letter(0).lane
@@ -266,7 +266,7 @@ async def test_when_nothing_could_be_spooled_one_write_a_second_probes_the_topic
         assert on.dead_letters.offsets == [(0, 4), (0, 5)], "one success, and it is healthy again"
 
 
-async def test_a_letter_that_arrives_in_its_topic_after_it_was_spooled_is_removed_from_the_spool() -> None:
+async def test_a_dead_letter_that_arrives_in_its_topic_after_it_was_spooled_is_removed_from_the_spool() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.open.clear()
@@ -279,7 +279,7 @@ async def test_a_letter_that_arrives_in_its_topic_after_it_was_spooled_is_remove
         assert on.events("late_write") == [], "it is in its topic before write.timeout.ms"
 
 
-async def test_a_spooled_letter_that_arrives_after_its_deadline_is_removed_after_its_event_is_written() -> None:
+async def test_a_spooled_dead_letter_that_arrives_after_its_deadline_is_removed_after_its_event_is_written() -> None:
     clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
@@ -297,7 +297,7 @@ async def test_a_spooled_letter_that_arrives_after_its_deadline_is_removed_after
         await until(lambda: on.spool.removed == [dead_letter.identity])
 
 
-async def test_a_letter_that_arrives_while_it_is_spooled_is_removed_too() -> None:
+async def test_a_dead_letter_that_arrives_while_it_is_spooled_is_removed_too() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.open.clear()
@@ -314,7 +314,7 @@ async def test_a_letter_that_arrives_while_it_is_spooled_is_removed_too() -> Non
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}
 
 
-async def test_a_letter_that_neither_topic_nor_spool_took_and_that_arrives_later_is_reported_as_late() -> None:
+async def test_a_dead_letter_that_neither_topic_nor_spool_took_and_that_arrives_later_is_reported_as_late() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.open.clear()
@@ -329,7 +329,7 @@ async def test_a_letter_that_neither_topic_nor_spool_took_and_that_arrives_later
         assert on.service.meter.late_writes == 1
 
 
-async def test_a_letter_that_arrives_in_the_spool_too_late_is_reported_as_late() -> None:
+async def test_a_dead_letter_that_arrives_in_the_spool_too_late_is_reported_as_late() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.problem = AWAY
@@ -392,7 +392,7 @@ async def test_a_group_has_only_so_many_bytes_in_the_spool(monkeypatch: pytest.M
         assert len(on.spool.dead_letters) == spooled + 1, "the leader has made room"
 
 
-async def test_a_letter_without_a_copy_that_is_too_large_for_its_topic_is_parked_in_the_spool() -> None:
+async def test_a_dead_letter_without_a_copy_that_is_too_large_for_its_topic_is_parked_in_the_spool() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.max_bytes = -1  # even null is too large

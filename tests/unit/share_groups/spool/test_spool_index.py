@@ -172,7 +172,7 @@ def test_a_tombstone_removes_only_the_record_of_its_partition() -> None:
     assert not log.index.has_dead_letters(LANE)
 
 
-def test_a_parked_letter_does_not_hold_its_lane() -> None:
+def test_a_parked_dead_letter_does_not_hold_its_lane() -> None:
     log = Log()
     log.add(dead_letter(1))
     assert log.index.has_dead_letters(LANE)
@@ -182,7 +182,7 @@ def test_a_parked_letter_does_not_hold_its_lane() -> None:
     assert log.index.totals("g")[:3] == (0, 0, None)
 
 
-def test_a_deadline_is_returned_once_also_when_the_letter_is_written_again() -> None:
+def test_a_deadline_is_returned_once_also_when_the_dead_letter_is_written_again() -> None:
     log = Log()
     log.add(dead_letter(1, deadline=5_000))
     assert expired(log.index, 5_999) == []
@@ -214,7 +214,7 @@ def test_a_record_counts_as_read_whatever_it_holds() -> None:
     assert not index.has_read(2, 8)
 
 
-def test_a_letter_takes_less_than_two_hundred_bytes_of_memory() -> None:
+def test_a_dead_letter_takes_less_than_two_hundred_bytes_of_memory() -> None:
     count = 20_000
     records = [
         spool_record(0, one, dead_letter(1_000_000 + one, sequence=one * SEQUENCES_A_MS)) for one in range(count)
@@ -233,7 +233,7 @@ def test_a_letter_takes_less_than_two_hundred_bytes_of_memory() -> None:
     assert list(index.groups()) == []
 
 
-def test_the_letters_of_several_workers_are_in_order_without_sorting_all_of_them(
+def test_the_dead_letters_of_several_workers_are_in_order_without_sorting_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They come a little out of order all the time, and a lane may have 100,000 of them."""
@@ -247,7 +247,7 @@ def test_the_letters_of_several_workers_are_in_order_without_sorting_all_of_them
     assert rebuilt == []
 
 
-def test_letters_that_are_far_out_of_order_are_sorted() -> None:
+def test_dead_letters_that_are_far_out_of_order_are_sorted() -> None:
     """As when a worker starts and reads the partitions of the spool one after the other."""
     index, number = SpoolIndex(), 3_000
     for spool_partition in (2, 0, 1):

@@ -252,7 +252,7 @@ async def bench() -> AsyncIterator[Bench]:
         await one.mover.stop()
 
 
-async def test_letters_are_moved_in_the_order_of_their_lane_and_removed() -> None:
+async def test_dead_letters_are_moved_in_the_order_of_their_lane_and_removed() -> None:
     async with bench() as on:
         on.spooled(5, sequence=1)
         on.spooled(3, sequence=3)
@@ -291,7 +291,7 @@ async def test_more_than_a_batch_is_moved_in_order_and_never_read_at_once() -> N
         assert max(on.spool.read_sizes) <= 1 << 20
 
 
-async def test_behind_a_letter_that_failed_no_later_one_of_its_lane_is_written() -> None:
+async def test_behind_a_dead_letter_that_failed_no_later_one_of_its_lane_is_written() -> None:
     """Letters are written in several steps, and their partition recovers after the first of them."""
     async with bench() as on:
         on.topics.hung.add(0)
@@ -329,7 +329,7 @@ async def test_a_partition_that_hangs_does_not_delay_the_others_of_its_topic() -
         assert on.topics.offsets() == [1, 2]
 
 
-async def test_a_failing_topic_is_tried_once_a_second_with_its_first_letter_until_it_recovers() -> None:
+async def test_a_failing_topic_is_tried_once_a_second_with_its_first_dead_letter_until_it_recovers() -> None:
     async with bench() as on:
         on.topics.problems["dlq.g"] = NO_TOPIC
         on.spooled(1, 2, 3)
@@ -396,7 +396,7 @@ async def test_a_leader_that_is_killed_between_write_and_tombstone_leaves_duplic
         assert on.left == 0
 
 
-async def test_a_tombstone_that_failed_is_written_again_and_its_letter_is_not() -> None:
+async def test_a_tombstone_that_failed_is_written_again_and_its_dead_letter_is_not() -> None:
     async with bench() as on:
         on.spool.is_away = True
         on.spooled(1)
@@ -409,7 +409,7 @@ async def test_a_tombstone_that_failed_is_written_again_and_its_letter_is_not() 
         assert on.topics.offsets() == [1]
 
 
-async def test_a_newer_record_of_the_same_letter_is_not_removed_with_the_older_one() -> None:
+async def test_a_newer_record_of_the_same_dead_letter_is_not_removed_with_the_older_one() -> None:
     async with bench() as on:
         on.spooled(1, sequence=5)
 
@@ -423,7 +423,7 @@ async def test_a_newer_record_of_the_same_letter_is_not_removed_with_the_older_o
         assert on.left == 0
 
 
-async def test_a_letter_in_two_partitions_of_the_spool_is_moved_once_and_removed_from_both() -> None:
+async def test_a_dead_letter_in_two_partitions_of_the_spool_is_moved_once_and_removed_from_both() -> None:
     async with bench() as on:
         on.spooled(1)
         on.spooled(1, spool_partition=1)
@@ -468,7 +468,7 @@ async def test_a_partition_of_the_spool_that_cannot_be_read_is_tried_once_in_fiv
         assert on.left == 0
 
 
-async def test_a_lane_waits_for_its_letter_that_cannot_be_read() -> None:
+async def test_a_lane_waits_for_its_dead_letter_that_cannot_be_read() -> None:
     async with bench() as on:
         on.spool.unreadable.add(1)
         on.spooled(1, 3)
@@ -481,7 +481,7 @@ async def test_a_lane_waits_for_its_letter_that_cannot_be_read() -> None:
         assert on.topics.offsets() == [1, 2, 3]
 
 
-async def test_a_letter_that_arrives_after_the_attempt_ended_is_removed() -> None:
+async def test_a_dead_letter_that_arrives_after_the_attempt_ended_is_removed() -> None:
     async with bench() as on:
         on.topics.problems["dlq.g"] = UNREACHABLE
         on.spooled(1)
@@ -496,7 +496,7 @@ async def test_a_letter_that_arrives_after_the_attempt_ended_is_removed() -> Non
 # --- deadlines
 
 
-async def test_a_letter_over_its_deadline_is_reported_once_and_its_arrival_as_late() -> None:
+async def test_a_dead_letter_over_its_deadline_is_reported_once_and_its_arrival_as_late() -> None:
     async with bench() as on:
         on.topics.problems["dlq.g"] = NO_TOPIC
         on.spooled(1, 2, 3)
@@ -528,7 +528,7 @@ async def test_a_letter_over_its_deadline_is_reported_once_and_its_arrival_as_la
         assert on.meter.late_writes == 3
 
 
-async def test_a_late_letter_is_removed_when_its_event_is_written_and_not_before() -> None:
+async def test_a_late_dead_letter_is_removed_when_its_event_is_written_and_not_before() -> None:
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
         await on.late_dead_letters(1, 2)
@@ -538,7 +538,9 @@ async def test_a_late_letter_is_removed_when_its_event_is_written_and_not_before
         assert (on.topics.offsets(), on.late_offsets(), on.left) == ([1, 2], [1, 2], 0)
 
 
-async def test_late_letters_of_a_leader_that_ended_before_their_event_was_written_are_reported_by_the_next() -> None:
+async def test_late_dead_letters_of_a_leader_that_ended_before_their_event_was_written_are_reported_by_the_next() -> (
+    None
+):
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
         await on.late_dead_letters(1, 2)
@@ -549,7 +551,7 @@ async def test_late_letters_of_a_leader_that_ended_before_their_event_was_writte
         assert (on.late_offsets(), on.left) == ([1, 2], 0)
 
 
-async def test_a_letter_in_time_is_removed_at_once_while_the_event_of_a_late_one_is_not_written() -> None:
+async def test_a_dead_letter_in_time_is_removed_at_once_while_the_event_of_a_late_one_is_not_written() -> None:
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
         await on.late_dead_letters(1)
@@ -559,7 +561,7 @@ async def test_a_letter_in_time_is_removed_at_once_while_the_event_of_a_late_one
         assert [one.offset for one in on.index.waiting("dlq.g", dead_letter(1).lane)] == [1]
 
 
-async def test_late_letters_are_removed_when_their_event_is_lost() -> None:
+async def test_late_dead_letters_are_removed_when_their_event_is_lost() -> None:
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
         on.outbox.is_delivered.set_result(False)
@@ -570,7 +572,7 @@ async def test_late_letters_are_removed_when_their_event_is_lost() -> None:
         assert (found["log_level"], found["number"]) == ("warning", 1)
 
 
-async def test_an_unavailable_events_topic_delays_the_removal_of_late_letters_once_a_minute(
+async def test_an_unavailable_events_topic_delays_the_removal_of_late_dead_letters_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(late_arrivals, "_REPORT_S", 0.0)
@@ -589,7 +591,7 @@ async def test_an_unavailable_events_topic_delays_the_removal_of_late_letters_on
         assert (on.late_offsets(), on.left) == ([1, 2, 3], 1)
 
 
-async def test_a_letter_that_is_moved_in_time_is_not_reported() -> None:
+async def test_a_dead_letter_that_is_moved_in_time_is_not_reported() -> None:
     async with bench() as on:
         on.spool.is_away = True  # its tombstone is late
         on.spooled(1)
@@ -598,7 +600,7 @@ async def test_a_letter_that_is_moved_in_time_is_not_reported() -> None:
         assert on.events("write_timeout") + on.events("late_write") == []
 
 
-async def test_a_letter_whose_timeout_is_not_reported_yet_is_not_reported_as_late() -> None:
+async def test_a_dead_letter_whose_timeout_is_not_reported_yet_is_not_reported_as_late() -> None:
     async with bench() as on:
         on.topics.problems["dlq.g"] = UNREACHABLE
         on.spooled(1)
@@ -683,7 +685,7 @@ async def test_a_spool_that_is_read_again_does_not_report_its_deadlines_again() 
 # --- parked
 
 
-async def test_a_letter_that_is_too_large_is_written_without_its_copy() -> None:
+async def test_a_dead_letter_that_is_too_large_is_written_without_its_copy() -> None:
     async with bench() as on:
         on.spool.append(0, replace(dead_letter(1, deadline=DEADLINE), value=bytes(2000)))
         on.spooled(2)
@@ -693,7 +695,7 @@ async def test_a_letter_that_is_too_large_is_written_without_its_copy() -> None:
         assert on.left == 0
 
 
-async def test_a_letter_that_is_too_large_without_its_copy_is_parked_and_tried_once_a_minute() -> None:
+async def test_a_dead_letter_that_is_too_large_without_its_copy_is_parked_and_tried_once_a_minute() -> None:
     async with bench() as on:
         large = replace(dead_letter(1, deadline=DEADLINE), headers=(("x", bytes(2000)),), value=b"v")
         on.spool.append(0, large)
@@ -713,7 +715,7 @@ async def test_a_letter_that_is_too_large_without_its_copy_is_parked_and_tried_o
         assert list(on.index.groups()) == []
 
 
-async def test_letters_are_parked_when_their_topic_is_gone_and_no_group_has_it() -> None:
+async def test_dead_letters_are_parked_when_their_topic_is_gone_and_no_group_has_it() -> None:
     async with bench() as on:
         on.topics.problems["dlq.old"] = NO_TOPIC
         on.spooled(*range(1500), target="dlq.old")
@@ -732,7 +734,7 @@ async def test_letters_are_parked_when_their_topic_is_gone_and_no_group_has_it()
         assert list(on.index.groups()) == []
 
 
-async def test_letters_of_a_configured_topic_are_not_parked() -> None:
+async def test_dead_letters_of_a_configured_topic_are_not_parked() -> None:
     async with bench() as on:
         on.topics.problems["dlq.g"] = NO_TOPIC
         on.spooled(1)
@@ -745,7 +747,7 @@ async def test_letters_of_a_configured_topic_are_not_parked() -> None:
         assert (on.left, on.index.parked_targets()) == (0, ("dlq.g",))
 
 
-async def test_large_parked_letters_do_not_keep_later_ones_from_being_tried() -> None:
+async def test_large_parked_dead_letters_do_not_keep_later_ones_from_being_tried() -> None:
     async with bench() as on:
         on.topics.max_bytes = 10
         for offset in range(250):
@@ -758,7 +760,7 @@ async def test_large_parked_letters_do_not_keep_later_ones_from_being_tried() ->
         assert on.index.totals("g").parked_dead_letters == 250
 
 
-async def test_parked_letters_that_cannot_be_removed_from_the_spool_are_not_written_again(
+async def test_parked_dead_letters_that_cannot_be_removed_from_the_spool_are_not_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(parking, "_PARK_S", 0.001)
@@ -774,7 +776,7 @@ async def test_parked_letters_that_cannot_be_removed_from_the_spool_are_not_writ
         assert list(on.index.groups()) == []
 
 
-async def test_the_groups_are_searched_once_for_all_letters_of_a_topic_that_is_gone(
+async def test_the_groups_are_searched_once_for_all_dead_letters_of_a_topic_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with bench() as on:

@@ -126,7 +126,7 @@ async def read(log: FakeLog, *places: SpoolPlace, **options: Any) -> tuple[list[
     return sorted(found.dead_letters), set(found.unread)
 
 
-async def test_only_the_letters_at_these_places_are_kept(log: FakeLog) -> None:
+async def test_only_the_dead_letters_at_these_places_are_kept(log: FakeLog) -> None:
     log.records = {number: {offset: dead_letter(offset) for offset in range(9)} for number in (0, 1)}
     assert await read(log, place(5), place(2), place(3, 1)) == ([(0, 2), (0, 5), (1, 3)], set())
 
@@ -185,7 +185,7 @@ async def test_a_spool_that_was_created_again_with_as_many_records_is_noticed_by
 
 
 @pytest.mark.parametrize("fails_to_look", [False, True])
-async def test_letters_that_were_deleted_from_any_partition_leave_the_index(
+async def test_dead_letters_that_were_deleted_from_any_partition_leave_the_index(
     monkeypatch: pytest.MonkeyPatch, *, fails_to_look: bool
 ) -> None:
     """If the look before reading failed, what was read shows where each partition began."""
@@ -215,7 +215,9 @@ async def test_letters_that_were_deleted_from_any_partition_leave_the_index(
     await consumer.close()
 
 
-async def test_a_lane_goes_on_after_its_next_letter_was_deleted_from_the_spool(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lane_goes_on_after_its_next_dead_letter_was_deleted_from_the_spool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Deleted by DeleteRecords or by a retention: no tombstone says so, and the mover finds nothing there."""
     log = FakeTopics()
     log.install(monkeypatch)
