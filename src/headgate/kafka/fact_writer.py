@@ -124,7 +124,8 @@ class PolledProducer:
     def _poll(self) -> None:
         while not self._stop.is_set():
             try:
-                is_awake = self._awake.wait(0 if self._producer is not None and len(self._producer) else self._idle_s)
+                producer = self._producer  # which `close` takes away
+                is_awake = self._awake.wait(0 if producer is not None and len(producer) else self._idle_s)
                 self._awake.clear()
                 producer = self._producer
                 if producer is not None:

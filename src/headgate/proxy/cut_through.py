@@ -86,11 +86,13 @@ def with_own_addresses(frame: memoryview, route: Route, lookup: Lookup) -> bytes
     """
     size = len(frame)
     plain = route.plain_responses.get(size)
-    if plain is not None and int.from_bytes(frame) & plain[0] == plain[1]:
-        return None
+    if plain is not None:
+        if int.from_bytes(frame) & plain[0] == plain[1]:
+            return None
+        del route.plain_responses[size]  # of other topics: the next response of this length takes its place
     assert route.tail_program is not None
     walker = Walker(route.tail_program, size - 4)
-    if plain is None and size <= _LARGEST_PLAIN and len(route.plain_responses) < MOST_PLAIN_LENGTHS:
+    if plain is None and size <= _LARGEST_PLAIN:
         walker.lengths = []
     at = walker.feed(frame, 4, size)
     if not walker.at_tail:
@@ -99,6 +101,8 @@ def with_own_addresses(frame: memoryview, route: Route, lookup: Lookup) -> bytes
     changed = route.tail_splice(tail, lookup, keep_length=False)
     if changed == tail:
         if (learned := plain_mask(walker, frame, at)) is not None:
+            if len(route.plain_responses) == MOST_PLAIN_LENGTHS:
+                del route.plain_responses[next(iter(route.plain_responses))]  # the oldest
             route.plain_responses[size] = learned
         return None
     route.spliced_calls += 1

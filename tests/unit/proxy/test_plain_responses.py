@@ -42,7 +42,7 @@ async def test_an_answer_with_addresses_as_long_as_a_known_one_gets_the_gateways
     async with stage() as on:
         client, broker = await on.pair()
         route = on.gateway.routes.route(ApiKey.PRODUCE, ApiVersion(13))
-        for number, call in enumerate((plain, plain, other, plain, other)):
+        for number, call in enumerate((plain, plain, other, plain, other, plain)):
             await broker.send(await ask(client, broker, call, number))
             assert await client.frame() == answer(0, 13, number, moved(call) if call is other else call.answered)
         assert len(route.plain_responses) == 1
@@ -63,6 +63,9 @@ def test_the_lengths_that_are_kept_are_bounded() -> None:
     for size in range(3 * MOST_PLAIN_LENGTHS):
         assert changed(route, response("m" * size)) is None
     assert len(route.plain_responses) == MOST_PLAIN_LENGTHS
+    assert changed(route, response()) is None
+    [*_, newest] = route.plain_responses
+    assert newest == len(answer(0, 13, 1, response())), "responses of hostile lengths do not keep the others out"
     route = Route(ApiKey.PRODUCE, ApiVersion(13), ())
     assert changed(route, response("m" * 1000)) is None
     assert not route.plain_responses
