@@ -22,6 +22,7 @@ Row = dict[str, Any]
 
 SPARK, STREAMS = "spark", "streams"
 _USE_COLUMNS: Final = ("cluster_id", "actor_kind", "app_id", "topic", "direction")
+_LAST_DAY: Final = frozenset({"bytes_day", "records_day"})
 _OWN_TOPICS: Final = "headgate-replay."
 _SUGGESTIONS: Final = 3
 _MAX_COMPARED: Final = 5000  # names: comparing one takes some 20 microseconds
@@ -85,7 +86,10 @@ class Estate:
         return self._cluster
 
     def rows(self, name: str, *where: Condition, columns: Sequence[str] = (), is_valid: bool = False) -> Iterator[Row]:
-        """Rows of a table in the order of their keys, few of them in memory; with `is_valid`, those of the time."""
+        """Rows of a table in the order of their keys, few of them in memory; with `is_valid`, those of the time.
+
+        The sums of the last day are those of the day before now, so an edge of a past time has none.
+        """
         table = table_named(name)
         of_cluster = [] if self._cluster is None else [Condition("cluster_id", "=", self._cluster)]
         found = self._reader.stream(
@@ -93,7 +97,7 @@ class Estate:
         )
         if found is None:
             raise NoTableError(name, self._root)
-        return found
+        return found if isinstance(self._as_of, Now) or not is_valid else map(_without_last_day, found)
 
     def graph(self) -> LineageGraph:
         """The graph of the cluster; `UsageError` where there are several, and none was specified."""
@@ -155,6 +159,10 @@ class Estate:
             elif row["cluster_id"] != self._cluster:
                 raise SeveralClustersError((self._cluster, row["cluster_id"]))
             yield row
+
+
+def _without_last_day(row: Row) -> Row:
+    return row | dict.fromkeys(_LAST_DAY & row.keys())
 
 
 def absent(kind: str, name: str, names: Iterable[str]) -> NotInEstateError:

@@ -292,16 +292,27 @@ def test_owners_show_the_writers_and_what_the_gateway_does_not_see(root: Path, c
     found = ask(capsys, root, "owners", "orders", "--as-of", AT_TWO)
     assert [(one["kind"], one["name"]) for one in found["writers"]] == [("client", "shop"), ("unattributed", "unknown")]
     assert [one["client_id"] for one in found["writers"][0]["clients"]] == ["shop-1", "shop-2"]
-    assert [one["name"] for one in found["readers"]] == ["billing", "shop-app", "night-job"]
-    assert found["unattributed_share"] == 0.25
+    assert [one["name"] for one in found["readers"]] == ["billing", "night-job", "shop-app"]
     assert (found["seen_records"], found["all_records"], found["past_gateway"]) == (190, 200, 10)
     assert found["coverage"] == 0.95
     lines, _ = show(capsys, root, "owners", "orders", "--as-of", AT_TWO)
     assert "10.0.0.7 and 1 more" in "\n".join(lines)
-    assert lines[-2:] == [
-        "coverage of the last 24 hours: 95.0 %; 10 of 200 records were written past the gateway",
-        "bytes written through the gateway by unknown owners: 25.0 %",
+    assert lines[-1] == "coverage of the last 24 hours: 95.0 %; 10 of 200 records were written past the gateway"
+
+
+def test_the_bytes_of_owners_are_those_of_the_day_before_now_and_of_no_other(root: Path, capsys: Capture) -> None:
+    found = ask(capsys, root, "owners", "orders")
+    assert [(one["name"], one["bytes_day"], one["records_day"]) for one in found["writers"]] == [
+        ("shop", 7500, 10),
+        ("unknown", 2500, 10),
     ]
+    assert [one["name"] for one in found["readers"]] == ["billing", "shop-app", "night-job"], "most bytes first"
+    assert found["unattributed_share"] == 0.25
+    lines, _ = show(capsys, root, "owners", "orders")
+    assert lines[-1] == "bytes written through the gateway by unknown owners: 25.0 %"
+    past = ask(capsys, root, "owners", "orders", "--as-of", AT_TWO)
+    assert {(one["bytes_day"], one["records_day"]) for one in past["writers"] + past["readers"]} == {(None, None)}
+    assert past["unattributed_share"] is None
 
 
 def test_owners_of_a_topic_without_known_coverage(root: Path, capsys: Capture) -> None:
@@ -309,7 +320,7 @@ def test_owners_of_a_topic_without_known_coverage(root: Path, capsys: Capture) -
     assert "coverage of the last 24 hours: unknown, so there may be writers past the gateway" in lines
     cut = ask(capsys, root, "owners", "orders", "--as-of", AT_TWO, "--limit", "1")
     assert (len(cut["writers"]), len(cut["readers"]), cut["truncated"]) == (1, 1, True)
-    assert cut["unattributed_share"] == 0.25
+    assert ask(capsys, root, "owners", "orders", "--limit", "1")["unattributed_share"] == 0.25
 
 
 def test_the_clients_of_all_owners_are_read_at_once(tmp_path: Path) -> None:
@@ -387,7 +398,7 @@ def test_hours_with_records_that_were_not_counted_are_no_records_past_the_gatewa
     lines, _ = show(capsys, tmp_path, "coverage", "--as-of", AT_TWO)
     assert lines[-1] == "1 topic with unknown hours, because records were not counted"
     lines, _ = show(capsys, tmp_path, "owners", "orders", "--as-of", AT_TWO)
-    assert lines[-3:-1] == [
+    assert lines[-2:] == [
         "coverage of the last 24 hours: 95.0 %; 5 of 100 records were written past the gateway",
         "without 1 hour in which the records of some writes were not counted",
     ]
