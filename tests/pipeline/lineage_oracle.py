@@ -249,8 +249,14 @@ def gaps(
     now -= 20 * 60_000
     now -= now % HOUR
     found: dict[tuple[Any, ...], Row] = {}
+    seen_queries = {
+        (cluster, app)
+        for (cluster, kind, app, _, direction, _), row in edge_rows.items()
+        if (kind, direction) == ("spark", "read") and row["observed"]
+    }
     for (cluster, kind, app, topic, direction, start), row in edge_rows.items():
-        if kind != "streams" or row["is_internal"]:
+        is_compared = kind == "streams" or (kind == "spark" and direction == "read" and (cluster, app) in seen_queries)
+        if not is_compared or row["is_internal"]:
             continue
         end = row["valid_to"]
         if row["declared"] and not row["filled"] and not row["observed"]:
@@ -260,7 +266,7 @@ def gaps(
             described = [
                 both
                 for one in descriptions
-                if (one["cluster_id"], one["app_id"], one["kind"]) == (cluster, app, "streams")
+                if (one["cluster_id"], one["app_id"], one["kind"]) == (cluster, app, kind)
                 if (direction == "read" or not one["is_partial"])
                 if (both := overlap((start, end), (one["at"], one["ended_at"])))
             ]

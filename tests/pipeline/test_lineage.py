@@ -87,10 +87,12 @@ class History:
         rows.append(self._interval(now, -10 * DAY))
         self._add(rows)
 
-    def batch_job(self, every: int, runs: int, *, topic: str) -> None:
+    def batch_job(
+        self, every: int, runs: int, *, topic: str, kind: str = "client", actor: str = "job", direction: str = "write"
+    ) -> None:
         """Runs of a job after regular pauses, the last of them before now."""
         now = self._scene.clock.now_ms
-        edge = {"cluster_id": "c", "actor_kind": "client", "actor": "job", "topic": topic, "direction": "write"}
+        edge = {"cluster_id": "c", "actor_kind": kind, "actor": actor, "topic": topic, "direction": direction}
         self._add([self._interval(now - number * every * DAY - HOUR, HOUR, **edge) for number in range(1, runs + 1)])
 
     def _add(self, rows: list[Row]) -> None:
@@ -213,6 +215,10 @@ def test_histories_are_what_a_plain_program_says(spark: SparkSession, tmp_path: 
     history.describe("app", "streams", NOW - 20 * DAY, None, "1")
     history.describe("free", "streams", NOW - 30 * DAY, NOW - 2 * DAY, "1")
     history.describe("part", "streams", NOW - 12 * DAY, None, "1")
+    history.describe("named", "spark", NOW - 12 * DAY, None, "1")
+    history.describe("unnamed", "spark", NOW - 12 * DAY, None, "1")
+    history.batch_job(2, 3, kind="spark", actor="named", topic="other", direction="read")
+    history.batch_job(2, 3, kind="spark", actor="unnamed", topic="totals", direction="write")
     history.use(0, 24 * 40, 150)
     history.batch_job(9, 5, topic="daily")
     history.batch_job(30, 3, topic="monthly")
@@ -261,6 +267,12 @@ def test_histories_are_what_a_plain_program_says(spark: SparkSession, tmp_path: 
     scene.clock.now_ms += 8 * DAY  # no use, and edges close
     assert scene.derive()
     check(scene, history)
+    gaps_of_spark = {key[1:6] for key in scene.rows("lineage_gaps") if key[2] == "spark"}
+    assert gaps_of_spark == {
+        ("declared_silent", "spark", "free", "orders", "read"),
+        ("declared_silent", "spark", "named", "orders", "read"),
+        ("used_undeclared", "spark", "named", "other", "read"),
+    }, "reads of queries that were seen by their names"
     before = {name: scene.rows(name) for name in RESULTS}
     scene.rebuild(LINEAGE)
     assert {name: scene.rows(name) for name in RESULTS} == before

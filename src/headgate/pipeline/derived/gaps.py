@@ -6,9 +6,11 @@
 - `mismatch`: members of one application run different topologies, by the events `topology_mismatch`.
 
 The first two hold only where the gateway sees the topic: their state is `unknown` unless it counted 95 % of the topic's
-records in the last `quiet_after_ms` of the gap, as far as its hours have been reported. Spark queries are not compared:
-without `groupIdPrefix` their clients do not carry the name of the query, and a description does not say whether it has
-one. Internal and filled edges are no gaps.
+records in the last `quiet_after_ms` of the gap, as far as its hours have been reported. Internal and filled edges are
+no gaps.
+
+The consumers of a Spark query carry its name only with `groupIdPrefix`, and a description does not say whether it has
+one. So its reads are compared once one of them was seen, and its writes never: its producers do not carry the name.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -27,11 +29,19 @@ _REPORTED_AFTER_MS = 20 * 60_000
 
 def derive_gaps(run: DerivedRun) -> None:
     now, quiet = settled_hours_end(run.now_ms), run.config.activity.quiet_after_ms
-    edges = run.rows(EDGES).where((sf.col("actor_kind") == "streams") & ~sf.col("is_internal"))
+    edges = compared_edges(run.rows(EDGES))
     found = silent_gaps(edges, now, quiet).unionByName(undeclared_gaps(edges, run.rows(APPLICATIONS)))
     covered = with_coverage(found, run.rows(COVERAGE), now, quiet)
     columns = table_named(GAPS).columns.names
     run.replace(GAPS, covered.select(*columns).unionByName(mismatch_gaps(run.rows(CHANGES)).select(*columns)))
+
+
+def compared_edges(edges: DataFrame) -> DataFrame:
+    """The uses that gaps can be of: Streams applications, and reads of Spark queries that were seen by their name."""
+    spark_reads = edges.where((sf.col("actor_kind") == "spark") & (sf.col("direction") == "read"))
+    known = spark_reads.where("observed").select("cluster_id", "app_id").distinct()
+    of_spark = spark_reads.join(known, ["cluster_id", "app_id"], "left_semi").select(*edges.columns)
+    return edges.where(sf.col("actor_kind") == "streams").unionAll(of_spark).where(~sf.col("is_internal"))
 
 
 def settled_hours_end(now_ms: int) -> int:
@@ -50,14 +60,15 @@ def silent_gaps(edges: DataFrame, now_ms: int, quiet_ms: int) -> DataFrame:
 def undeclared_gaps(edges: DataFrame, applications: DataFrame) -> DataFrame:
     """Observed and not declared, while a description of the application was there that could have named it."""
     used = edges.where(sf.col("observed") & ~sf.col("declared"))
-    described = applications.where(sf.col("kind") == "streams").select(
+    described = applications.select(
         "cluster_id",
+        sf.col("kind").alias("actor_kind"),
         "app_id",
         (sf.col("provenance") == _PARTIAL).alias("is_partial"),
         sf.col("at").alias("from"),
         sf.col("ended_at").alias("to"),
     )
-    both = used.join(described, ["cluster_id", "app_id"]).where(
+    both = used.join(described, ["cluster_id", "actor_kind", "app_id"]).where(
         (~sf.col("is_partial") | (sf.col("direction") == "read"))
         & (sf.col("to").isNull() | (sf.col("to") > sf.col("valid_from")))
         & (sf.col("valid_to").isNull() | (sf.col("valid_to") > sf.col("from")))
