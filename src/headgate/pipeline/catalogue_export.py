@@ -64,6 +64,7 @@ class CatalogueExport:
         self._reader = TableReader(config.tables.path)
         self._file = config.pipeline.checkpoint / _SENT
         self._sent: dict[str, str] | None = None
+        self._failed: dict[str, str] = {}  # of the last export, by job
         self._done: tuple[tuple[TableStamp | None, ...], int] | None = None
 
     def close(self) -> None:
@@ -87,7 +88,9 @@ class CatalogueExport:
         changed = [job for job in jobs if self._sent.get(job.name) != marks[job.name]]
         failed: dict[str, str] = {}
         sent = in_a_row = 0
-        for job in changed:
+        for job in sorted(
+            changed, key=lambda job: job.name in self._failed
+        ):  # a job that always fails holds up no other
             if in_a_row == _MOST_FAILURES or (stop is not None and stop.is_set()):
                 break
             problem = self._send(events_of(job, cluster, namespace, now_ms))
@@ -99,6 +102,7 @@ class CatalogueExport:
                 in_a_row += 1
         self._sent = {name: mark for name, mark in self._sent.items() if name in marks}
         self._keep_sent()
+        self._failed = failed
         if failed:
             raise ClusterError(_failure_text(failed, left=len(changed) - sent))
         if sent == len(changed):

@@ -25,6 +25,7 @@ from hashlib import blake2b
 
 from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
+from headgate.base.networks import network_of
 from headgate.config.addresses import Address
 from headgate.config.model import Config, GatewayConfig
 from headgate.proxy.endpoints import prepare
@@ -127,7 +128,6 @@ _MOST_HOSTS = 1024
 _FREE_SHARE = 100
 _COUNTER = array("I").itemsize
 _KEY_BYTES = 16
-_MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 UNKNOWN_HOST = "?"  # a client whose address is not known yet: it counts, but not for an address
 
 
@@ -265,18 +265,7 @@ def new_key() -> bytes:
 @lru_cache(_MOST_HOSTS)
 def _bucket_number(host: str, key: bytes) -> int:
     """It is needed six times for each connection."""
-    return int.from_bytes(blake2b(_counted_part(host), digest_size=8, key=key).digest()) % _BUCKETS
-
-
-def _counted_part(host: str) -> bytes:
-    """An IPv4 address, also one in an IPv6 address; the network of an IPv6 address; the name of anything else."""
-    try:
-        if ":" not in host:
-            return socket.inet_pton(socket.AF_INET, host)
-        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
-    except OSError:
-        return host.encode()
-    return packed[12:] if packed.startswith(_MAPPED_IPV4) else packed[:8]
+    return int.from_bytes(blake2b(network_of(host), digest_size=8, key=key).digest()) % _BUCKETS
 
 
 _Limits = tuple[int | None, int | None]  # in all, and for one address

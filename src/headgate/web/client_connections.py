@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from headgate.base.log_throttle import LogThrottle
+from headgate.base.networks import network_of
 
 log = structlog.get_logger()
 
@@ -40,12 +41,15 @@ class ClientLimits:
 
 
 class ClientConnections:
-    """All connections of a server, by address, and those whose head or body is awaited, the longest first."""
+    """All connections of a server, by address or IPv6 network, and those whose head or body is awaited.
+
+    Of these the one that has been awaited longest comes first.
+    """
 
     def __init__(self, limits: ClientLimits) -> None:
         self.limits = limits
         self.waiting: dict[BoundedProtocol, None] = {}
-        self._of_address: Counter[str] = Counter()
+        self._of_network: Counter[bytes] = Counter()
         self._throttle = LogThrottle(asyncio.get_running_loop().time)
 
     def add(self, address: str) -> bool:
@@ -53,23 +57,27 @@ class ClientConnections:
 
         Where all places are taken by requests, Uvicorn answers the newcomer with 503.
         """
-        if self._of_address[address] >= self.limits.of_one_address and not self._close_one_of(address):
+        network = network_of(address)
+        if self._of_network[network] >= self.limits.of_one_address and not self._close_one_of(network):
             if self._throttle.allows("refused", address):
-                log.warning("connection refused", address=address, connections=self._of_address[address])
+                log.warning("connection refused", address=address, connections=self._of_network[network])
             return False
-        if self._of_address.total() >= self.limits.connections:
+        if self._of_network.total() >= self.limits.connections:
             self._close_one_of(None)
-        self._of_address[address] += 1
+        self._of_network[network] += 1
         return True
 
     def remove(self, address: str) -> None:
-        self._of_address[address] -= 1
-        if not self._of_address[address]:
-            del self._of_address[address]
+        network = network_of(address)
+        self._of_network[network] -= 1
+        if not self._of_network[network]:
+            del self._of_network[network]
 
-    def _close_one_of(self, address: str | None) -> bool:
+    def _close_one_of(self, network: bytes | None) -> bool:
         for connection in self.waiting:
-            if address in {None, connection.address} and not connection.transport.get_write_buffer_size():
+            if (
+                network is None or network == network_of(connection.address)
+            ) and not connection.transport.get_write_buffer_size():
                 del self.waiting[connection]
                 connection.transport.abort()
                 return True
@@ -130,6 +138,8 @@ class BoundedProtocol(H11Protocol):
 
     def _follow(self) -> None:
         """Set the deadline of what is awaited now, if it is not what was awaited before."""
+        if self.transport.is_closing() and self._reader_deadline is None:
+            self._await_reader()  # of an answer after which the connection ends
         state, limits = self.conn.their_state, self._clients.limits
         if state is self._state:
             return

@@ -309,7 +309,7 @@ def test_an_event_that_was_refused_is_sent_again(http_export: CatalogueExport, c
         http_export.export("c1")
     catalogue.status_of = lambda _: 200
     assert http_export.export("c1") == 4
-    assert names(catalogue.received) == NAMES
+    assert names(catalogue.received) == [*NAMES[3:], *NAMES[:3]], "those that failed come last"
 
 
 def test_a_job_that_cannot_be_sent_holds_up_no_other(http_export: CatalogueExport, catalogue: Catalogue) -> None:
@@ -319,6 +319,14 @@ def test_a_job_that_cannot_be_sent_holds_up_no_other(http_export: CatalogueExpor
     assert names(catalogue.received) == NAMES[1:]
     catalogue.status_of = lambda _: 200
     assert http_export.export("c1") == 1
+
+
+def test_jobs_that_always_fail_hold_up_no_other(http_export: CatalogueExport, catalogue: Catalogue) -> None:
+    catalogue.status_of = lambda event: 500 if event["job"]["name"] in NAMES[:3] else 200
+    for _ in range(2):
+        with pytest.raises(ClusterError):
+            http_export.export("c1")
+    assert names(catalogue.received) == NAMES[3:]
 
 
 def test_a_catalogue_that_refuses_the_events_of_jobs_gets_those_of_runs(

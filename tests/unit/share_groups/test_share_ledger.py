@@ -129,6 +129,14 @@ def test_partitions_whose_locks_ended_long_ago_are_dropped(ledger: DeliveryLedge
     assert len(ledger) == 1, "a lock of which nothing is known"
 
 
+def test_so_many_ranges_are_dropped_at_once(ledger: DeliveryLedger) -> None:
+    for partition in range(4):
+        for first in range(0, 60, 20):
+            ledger.acquire(("sg", M, TOPIC, partition), first, first, 1, 0, 30.0)
+    assert ledger.drop_expired(31.0, most=4) is True
+    assert len(ledger) == 2 * 3
+
+
 def test_so_many_partitions_are_dropped_at_once(ledger: DeliveryLedger) -> None:
     for partition in range(5):
         ledger.acquire(("sg", M, TOPIC, partition), 0, 9, 1, 0, 30.0)
@@ -236,8 +244,11 @@ class Locks(RuleBasedStateMachine):
     @rule(most=st.integers(1, 3))
     def drop_expired(self, most: int) -> None:
         """Every lock has ended: what is left is true, and in order."""
-        for key in list(self.ledger._partitions)[:most]:
-            del self.truth[key]
+        left = most
+        for key, held in list(self.ledger._partitions.items()):
+            if left > 0:
+                left -= len(held)
+                del self.truth[key]
         self.ledger.drop_expired(math.inf, most=most)
 
     @rule(key=KEYS, first=OFFSET, length=LENGTH)

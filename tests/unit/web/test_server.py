@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from headgate.base.errors import PlatformError, UsageError
 from headgate.config import Config, load
-from headgate.web.client_connections import ClientLimits
+from headgate.web.client_connections import BoundedProtocol, ClientConnections, ClientLimits
 from headgate.web.server import WebServer
 from tests.support.certificates import make_certificates
 from tests.support.ports import port_block
@@ -232,6 +234,58 @@ async def test_a_client_that_does_not_read_its_answers_is_disconnected(port: int
                 pass
             found = begin + await asyncio.to_thread(_read_all, slow)
         assert 0 < found.count(b"HTTP/1.1 200") < asked
+
+
+async def test_the_addresses_of_an_ipv6_network_share_a_bound() -> None:
+    clients = ClientConnections(ClientLimits(of_one_address=2))
+    assert [clients.add(f"2001:db8::{number}") for number in range(3)] == [True, True, False]
+    assert clients.add("2001:db8:0:1::1")
+    clients.remove("2001:db8::1")
+    assert clients.add("2001:db8::4")
+
+
+class UnreadTransport(asyncio.Transport):
+    """Of a client that reads nothing: what is written waits, and is less than what would pause the writer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closing = False
+        self.aborted = asyncio.Event()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+async def test_a_client_that_does_not_read_its_last_answer_is_disconnected() -> None:
+    """A fake transport, because how much the kernel takes decides how much waits."""
+
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"content"})
+
+    config = uvicorn.Config(answer, lifespan="off", log_config=None)
+    config.load()
+    clients = ClientConnections(ClientLimits(unread_s=0.05))
+    connection, transport = BoundedProtocol(config, ServerState(), {}, clients), UnreadTransport()
+    connection.connection_made(transport)
+    connection.data_received(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    async with asyncio.timeout(20):
+        await transport.aborted.wait()
+    assert b"content" in transport.written
+    connection.connection_lost(None)
 
 
 def _read_all(client: socket.socket) -> bytes:

@@ -212,12 +212,14 @@ class DeliveryLedger:
     def drop_expired(self, before: float, *, most: int = 1_000) -> bool:
         """Drop the partitions, longest silent first, whose locks all ended before this time; True if there may be more.
 
-        Members that were killed never end their sessions. One call drops `most` partitions.
+        Members that were killed never end their sessions. One call drops about `most` ranges, and one partition at least.
         """
-        for _ in range(most):
+        left = most
+        while left > 0:
             key, held = next(iter(self._partitions.items()), (None, ()))
             if key is None or any(one.locked_until is None or one.locked_until >= before for one in held):
                 return False
+            left -= len(held)
             self._size -= len(held)
             self._drop(key)
         return bool(self._partitions)
