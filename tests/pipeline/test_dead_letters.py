@@ -366,12 +366,27 @@ def test_expiry_of_old_dead_letters_is_brought_up_to_date_each_hour(
     for one in (1, 2):
         row, old = found[incident.orders, one], before[incident.orders, one]
         assert row["source_expires_at"] == old["source_expires_at"] + longer
-        assert row["letter_expires_at"] == old["letter_expires_at"] + longer
+        assert row["letter_expires_at"] == incident.begin + 2 * longer, "from when its record failed"
     assert found[incident.orders, 0]["letter_expires_at"] == later.now_ms, "it was deleted from its topic"
     columns = ("cluster", "dead_lettered_at", "copies", "key_hash")
     assert [[row[name] for name in columns] for row in found.values()] == [
         [row[name] for name in columns] for row in before.values()
     ]
+
+
+def test_a_time_of_expiry_stays_exact_while_the_retention_is_the_same(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Dead letters are written five minutes after their records failed here, and retained from then on."""
+    incident = Incident(dict(cluster.client_config()), spark, tmp_path)
+    topic_id = incident.topic_id(incident.orders)
+    incident.produce(incident.dlq, [(None, None, incident.letter(incident.orders, topic_id, 0))])
+    incident.write_dispositions(failed=1, accepted=0)
+    assert incident.run()
+    before = incident.letters()[incident.orders, 0]
+    assert before["letter_expires_at"] >= incident.now + 7 * 24 * HOUR_MS
+    assert incident.run(FakeClock(incident.now + HOUR_MS))
+    assert incident.letters()[incident.orders, 0]["letter_expires_at"] == before["letter_expires_at"]
 
 
 def test_what_is_left_of_the_record_is_told(triaged: Triaged) -> None:

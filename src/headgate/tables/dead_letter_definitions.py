@@ -27,7 +27,6 @@ DEAD_LETTER_TABLES = (
                 text("dlq_topic_id", "the id of the dead letter topic; null where it is unknown", null=True),
                 small("dlq_partition", "the partition of the first dead letter"),
                 whole("dlq_offset", "the offset of the first dead letter"),
-                time("dlq_at", "the timestamp of the first dead letter, from which it is retained", null=True),
                 time("dead_lettered_at", "when the record became a dead letter, by the timestamp of the dead letter"),
                 text(
                     "format",
@@ -58,7 +57,6 @@ DEAD_LETTER_TABLES = (
             ]
         ),
         key=("cluster_id", "group", "topic_id", "partition", "offset"),
-        version=2,  # the first had no dlq_at
         buckets=16,
         bucket_by=("cluster_id", "group"),
     ),

@@ -2,6 +2,10 @@
 
 Nothing is read from the topics. Only rows that differ are written, and a bounded number of them: a changed retention
 reaches the rest of very many dead letters in the next hours.
+
+A row has no timestamp of its dead letter in the topic, only the time at which its record failed: often milliseconds
+before, and hours where the dead letter waited in the spool. So a stored time of expiry is corrected only when it is
+farther than an hour from what the retention of now gives.
 """
 
 from collections.abc import Sequence
@@ -12,9 +16,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.pipeline.derived.dead_letter_topics import LAST_MS, KnownTopic, TopicCatalog
+from headgate.pipeline.derived.derivation import HOUR_MS
 
 # Parts of dead letters that are written in an hour at most.
 REFRESHED_PARTS: Final = 4
+_LATE_MS: Final = HOUR_MS
 _MAY_END: Final = ("found", "unknown", "unreadable")
 _TOPICS: Final = pa.schema(
     [
@@ -60,9 +66,11 @@ def outdated_letters(session: SparkSession, letters: DataFrame, catalog: TopicCa
         | (sf.col("dlq_topic_id") != sf.col("dlq_id"))
         | (sf.col("dlq_offset") < sf.col("dlq_first"))
     )
+    by_retention = _end("dead_lettered_at", "dlq_kept_ms")
+    is_close = sf.coalesce(sf.abs(sf.col("letter_expires_at") - by_retention) <= _LATE_MS, sf.lit(False))
     letter_ends = (
         sf.when(is_deleted, sf.least(sf.col("letter_expires_at"), sf.lit(now_ms)))
-        .when(sf.col("dlq_id").isNotNull() & sf.col("dlq_at").isNotNull(), _end("dlq_at", "dlq_kept_ms"))
+        .when(sf.col("dlq_id").isNotNull() & ~is_close, by_retention)
         .otherwise(sf.col("letter_expires_at"))
     )
     true_now = {"source_state": state, "source_expires_at": source_ends, "letter_expires_at": letter_ends}

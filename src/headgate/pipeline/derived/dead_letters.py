@@ -152,7 +152,6 @@ def dead_letter_row(letter: Row, dlq: KnownTopic, cluster: str) -> Row:
         "partition": letter["partition"] if is_named else letter["dlq_partition"],
         "offset": letter["offset"] if is_named else letter["dlq_offset"],
         "dlq_topic_id": dlq.topic_id,
-        "dlq_at": letter["recorded_at"],
         "dead_lettered_at": at,
         "source_state": "unknown",
         "source_at": None,
