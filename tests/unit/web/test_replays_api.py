@@ -8,6 +8,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +27,10 @@ from headgate.kafka.connections import Credentials
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.plan_models import PlanDetailModel, PlanRequestModel, PlansModel, ReplayModel, ReplaysModel
-from headgate.web.operations import GatewayAccess
+from headgate.web.operations import GatewayAccess, OperationError
 from headgate.web.record_view import MAX_SHORT, shown_bytes
 from headgate.web.replay_runs import supervisor as supervisor_module
-from headgate.web.replay_runs.job import ReplayJob, ReplayKind
+from headgate.web.replay_runs.job import ReplayCommand, ReplayJob, ReplayKind
 from headgate.web.replay_runs.progress import ReplayRecords, replay_records
 from headgate.web.replay_runs.replay_operations import ReplayOperations
 from headgate.web.replay_runs.service import ReplayService
@@ -338,6 +339,19 @@ async def test_a_paused_replay_goes_on_only_for_its_own_operator(
         assert (await desk.post("replays/p1/stop", token=bob)).status == 200
     resumed = [fact.detail.value() for fact in desk.written if fact.detail.value()["operation"] == "resume_replay"]
     assert [(one["caller"], one["outcome"]) for one in resumed] == [("token bob", "refused"), ("token alice", "done")]
+
+
+async def test_commands_to_a_process_that_has_just_ended_are_no_error(desk: Desk) -> None:
+    async with desk.replays.running():
+        await desk.post("replays", {"plan": "p1", "credential": CREDENTIAL})
+        await desk.until("p1", lambda one: one.state == "RUNNING")
+        supervisor = desk.replays.supervisor
+        await supervisor.command("p1", ReplayCommand.STOP)
+        while supervisor.is_running("p1"):
+            with suppress(OperationError):
+                await supervisor.command("p1", ReplayCommand.PAUSE)
+            await asyncio.sleep(0)
+        assert [one.state for one in supervisor.runs()] == ["PAUSED"]
 
 
 async def test_a_long_replay_is_not_forgotten_for_later_ones(

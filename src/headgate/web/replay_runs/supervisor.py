@@ -145,9 +145,7 @@ class ReplaySupervisor:
             )
             raise OperationError(HTTPStatus.CONFLICT, text)
         line = f"{command.value} {why}".strip().replace("\n", " ")
-        with contextlib.suppress(ConnectionError):  # it has ended at this moment
-            process.stdin.write(line.encode() + b"\n")
-            await process.stdin.drain()
+        await _write(process.stdin, line.encode() + b"\n")
         return run
 
     def is_running(self, plan: str) -> bool:
@@ -203,9 +201,7 @@ class ReplaySupervisor:
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                with contextlib.suppress(ConnectionError):  # it reports nothing then
-                    process.stdin.write(job.encode())
-                    await process.stdin.drain()
+                await _write(process.stdin, job.encode())
                 is_over = False
                 while line := await process.stdout.readline():
                     is_over = take_report(run, line) or is_over
@@ -227,6 +223,15 @@ class ReplaySupervisor:
     def _on_change(self, run: ReplayRun) -> None:
         run.at = self._clock.epoch_ms()
         self.changes += 1
+
+
+async def _write(pipe: asyncio.StreamWriter, content: bytes) -> None:
+    """Nothing is written, and nothing raised, when the process has just ended: its reports say so."""
+    if pipe.is_closing():  # the event loop raises a RuntimeError for a write to a pipe that is closed
+        return
+    with contextlib.suppress(ConnectionError):
+        pipe.write(content)
+        await pipe.drain()
 
 
 def take_report(run: ReplayRun, line: bytes) -> bool:
