@@ -338,6 +338,16 @@ def test_more_dead_letters_than_fit_into_memory_keep_their_episode_and_the_newes
     assert found | {"evidence": ""} == whole | {"evidence": ""}
     assert {row["cluster"] for row in incident.letters().values()} == {whole["cluster"]}
 
+    withdrawn = {"topic_id": topic_id, "partition": 0, "offsets": [[3, 3]], "member": "m-1"}
+    incident.event("dead_letter_withdrawn", withdrawn)
+    assert incident.run()
+
+    found_letters = incident.letters()
+    assert [offset for (_, offset), row in found_letters.items() if row["withdrawn"]] == [3], "also an older one"
+    assert found_letters[incident.orders, 3]["cluster"] is None
+    [found] = incident.rows("dead_letter_clusters")
+    assert found["count"] == SECONDS - 1
+
 
 def test_expiry_of_old_dead_letters_is_brought_up_to_date_each_hour(
     cluster: Cluster, spark: SparkSession, tmp_path: Path

@@ -24,6 +24,7 @@ from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, 
 from headgate.pipeline.derived.dead_letter_sources import join_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
 from headgate.pipeline.derived.dead_letter_window import MOST_TRIAGED, LetterWindow, letters_since
+from headgate.pipeline.derived.dead_letter_withdrawals import event_numbers, withdrawn_letters
 from headgate.pipeline.derived.derivation import HOUR_MS, Derivation, DerivedRun
 from headgate.pipeline.run_log import print_message
 from headgate.tables.definitions import ORIGIN_KEY, table_named
@@ -52,7 +53,7 @@ def _derive(run: DerivedRun) -> None:
     groups = _read_new_letters(run, catalog, names)
     if run.made_in_hour_ms + HOUR_MS <= run.now_ms:
         _refresh_expiry(run, catalog)
-    _triage(run, catalog, groups)
+    _triage(run, catalog, groups | _mark_withdrawn(run, catalog.listing.cluster))
     run.record()
 
 
@@ -185,14 +186,34 @@ def _key_schema() -> pa.Schema:
 
 
 def _refresh_expiry(run: DerivedRun, catalog: TopicCatalog) -> None:
-    """Only rows that differ are written, so that a part is followed by others."""
+    """The parts that are left are written in the next hours."""
     for _ in range(REFRESHED_PARTS):
         stored = run.stored(_LETTERS).where(sf.col("cluster_id") == catalog.listing.cluster)
-        part = outdated_letters(run.session, stored, catalog, run.now_ms).limit(PART_LETTERS).toArrow()
-        if part.num_rows:
-            run.replace(_LETTERS, part, within=part.select(_KEY).cast(_key_schema()), is_last=False)
+        part = _replace_part(run, outdated_letters(run.session, stored, catalog, run.now_ms))
         if part.num_rows < PART_LETTERS:
             return
+
+
+def _mark_withdrawn(run: DerivedRun, cluster: str) -> set[str]:
+    """Mark all dead letters that events withdraw, also those that are not triaged; returns their groups."""
+    events = run.rows(_EVENTS).where((sf.col("event") == "dead_letter_withdrawn") & (sf.col("cluster_id") == cluster))
+    numbers = event_numbers(events.select("group", "detail").toArrow().to_pylist())
+    groups: set[str] = set()
+    while numbers:
+        stored = run.stored(_LETTERS).where(sf.col("cluster_id") == cluster)
+        part = _replace_part(run, withdrawn_letters(stored, numbers))
+        groups |= set(part["group"].to_pylist())
+        if part.num_rows < PART_LETTERS:
+            break
+    return groups
+
+
+def _replace_part(run: DerivedRun, changed: DataFrame) -> pa.Table:
+    """Write the first part of these changed rows; those of the next part are the ones that still differ."""
+    part = changed.limit(PART_LETTERS).toArrow()
+    if part.num_rows:
+        run.replace(_LETTERS, part, within=part.select(_KEY).cast(_key_schema()), is_last=False)
+    return part
 
 
 # --- triage -----------------------------------------------------------------------------------------------------------
@@ -210,7 +231,6 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: Collection[str]) -> Non
     letters = window.letters
     for group, number in window.left_out.items():
         print_message(f"dead letters: {number} older ones of {group} are not compared: too many for one run")
-    _set_withdrawn(run, letters)
     sources = join_sources(run, catalog, letters)
     rows: list[Row] = []
     events = _pause_events(run, cluster, groups)
@@ -277,24 +297,6 @@ def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: Co
     # A dead letter that came late may belong to an episode that had begun before.
     open_then = [one["first_at"] for one in stored if one["ended_at"] is None or one["ended_at"] >= since]
     return set(times), max(min([since, *(at - BUCKET_MS for at in open_then)]), oldest)
-
-
-def _set_withdrawn(run: DerivedRun, letters: Iterable[Row]) -> None:
-    """A dead letter is withdrawn when there are as many events that say so as copies of it: it may have come again."""
-    events = run.rows(_EVENTS).where(sf.col("event") == "dead_letter_withdrawn").select("group", "detail")
-    ranges: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
-    for one in events.toArrow().to_pylist():
-        try:
-            detail = json.loads(one["detail"])
-            place = (one["group"], str(detail["topic_id"]), int(detail["partition"]))
-            ranges.setdefault(place, []).extend((int(first), int(last)) for first, last in detail["offsets"])
-        except (ValueError, KeyError, TypeError):  # an event of another release, or forged
-            continue
-    for letter in letters:
-        of_place = ranges.get((letter["group"], letter["topic_id"], letter["partition"]), ())
-        times = sum(first <= letter["offset"] <= last for first, last in of_place)
-        letter["withdrawn"] = times >= letter["copies"]
-        letter["cluster"] = None if letter["withdrawn"] else letter["cluster"]
 
 
 def _attempts(
