@@ -98,6 +98,8 @@ def print_coverage(found: Document) -> None:
     _print_incomplete(found)
     if found["unknown_topics"]:
         print(f"{_number(found['unknown_topics'], 'topic')} with an unknown coverage")
+    if found["dead_letter_topics"]:
+        print(f"without {_number(found['dead_letter_topics'], 'dead-letter topic')}, which Headgate itself writes")
     if found["uncounted_topics"]:
         print(f"{_number(found['uncounted_topics'], 'topic')} with unknown hours, because records were not counted")
     _print_truncated(found)

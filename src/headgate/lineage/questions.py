@@ -12,7 +12,7 @@ from heapq import nlargest, nsmallest
 from typing import Any, Final
 
 from headgate.lineage.estate import Estate, Row, absent
-from headgate.lineage.graph import READ, WRITE, Closure, Direction
+from headgate.lineage.graph import READ, SHARE_GROUP, WRITE, Closure, Direction
 from headgate.tables.reader import Condition
 
 Document = dict[str, Any]
@@ -203,6 +203,7 @@ def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document
         "known_topics": sum(1 for one in by_topic.values() if one.all),
         "unknown_topics": sum(1 for one in by_topic.values() if not one.all),
         "uncounted_topics": sum(1 for one in by_topic.values() if one.uncounted_hours),
+        "dead_letter_topics": len(dead_letter_topics(estate)),
         "complete_hours": is_complete,
         "topics": [{"topic": topic, **one.document()} for topic, one in first],
         "truncated": len(by_topic) > limit,
@@ -220,17 +221,31 @@ def coverage_by_topic(
 def coverage_hours(
     estate: Estate, *, now_ms: int, hours: int, topic: str | None = None
 ) -> tuple[dict[str, Seen], dict[str, Seen]]:
-    """Coverage by topic in the complete hours of this time, and in its incomplete ones."""
+    """Coverage by topic in the complete hours of this time, and in its incomplete ones.
+
+    Without dead-letter topics: Headgate writes them itself, not through the gateway, so the counts say nothing of
+    other writers.
+    """
     complete: dict[str, Seen] = {}
     others: dict[str, Seen] = {}
     where = [Condition("hour", ">=", _first_hour(now_ms, hours)), Condition("hour", "<=", now_ms)]
     if topic is not None:
         where.append(Condition("topic", "=", topic))
     columns = ("cluster_id", "topic", "hour", "seen_records", "all_records", "coverage")
+    own = dead_letter_topics(estate)
     for row in estate.of_one_cluster(estate.rows("topic_coverage", *where, columns=columns)):
+        if row["topic"] in own:
+            continue
         found = complete if row["hour"] + _SETTLED_MS <= now_ms else others
         found.setdefault(row["topic"], Seen()).add(row)
     return complete, others
+
+
+def dead_letter_topics(estate: Estate) -> set[str]:
+    """The topics to which share groups write, which is Headgate for them."""
+    where = (Condition("actor_kind", "=", SHARE_GROUP), Condition("direction", "=", WRITE))
+    rows = estate.rows("lineage_edges", *where, columns=("cluster_id", "topic"))
+    return {row["topic"] for row in estate.of_one_cluster(rows)}
 
 
 def _first_hour(now_ms: int, hours: int) -> int:

@@ -360,11 +360,22 @@ def test_coverage_begins_with_the_topics_that_are_written_past_the_gateway(root:
     assert [one["unknown_hours"] for one in found["topics"]] == [0, 0, 1]
     assert (found["seen_records"], found["all_records"], found["unknown_topics"]) == (190, 1200, 1)
     lines, _ = show(capsys, root, "coverage", "--as-of", AT_TWO, "--hours", "48")
-    assert lines[-2:] == [
+    assert lines[-3:] == [
         "14.6 % of 1,300 records in 2 topics were written through the gateway",
         "1 topic with an unknown coverage",
+        "without 1 dead-letter topic, which Headgate itself writes",
     ]
     assert ask(capsys, root, "coverage", "--as-of", "2026-01-01")["topics"] == []
+
+
+def test_headgates_own_dead_letters_are_not_records_past_the_gateway(tmp_path: Path, capsys: Capture) -> None:
+    write_shop(tmp_path)
+    write(tmp_path, "topic_coverage", [hour("dlq.orders", 1, 0, 20)])
+    found = ask(capsys, tmp_path, "coverage", "--as-of", AT_TWO)
+    assert found["dead_letter_topics"] == 1
+    assert "dlq.orders" not in {one["topic"] for one in found["topics"]}
+    lines, _ = show(capsys, tmp_path, "owners", "dlq.orders", "--as-of", AT_TWO)
+    assert "coverage of the last 24 hours: unknown, so there may be writers past the gateway" in lines
 
 
 def test_an_hour_counts_when_all_of_its_uses_have_been_reported(tmp_path: Path, capsys: Capture) -> None:
