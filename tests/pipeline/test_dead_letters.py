@@ -399,6 +399,37 @@ def test_a_time_of_expiry_stays_exact_while_the_retention_is_the_same(
     assert incident.letters()[incident.orders, 0]["letter_expires_at"] == before["letter_expires_at"]
 
 
+def test_dead_letters_without_a_topic_id_are_one_for_each_topic_and_a_row_of_an_earlier_release_is_one_of_them(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    incident = Incident(dict(cluster.client_config()), spark, tmp_path)
+    other = f"other-{uuid.uuid4().hex[:8]}"
+    incident.make(other)
+    for topic in (incident.orders, other):
+        incident.produce(topic, [(b"k", topic.encode(), [])] * 3)
+
+    def fail(topic: str) -> None:
+        named = [("topic", topic.encode()), ("partition", b"0"), ("offset", b"2"), ("connector.name", b"sink")]
+        headers = [(f"__connect.errors.{name}", value) for name, value in named]
+        incident.produce(incident.dlq, [(b"k", b"copy", headers)])
+
+    fail(other)
+    incident.write_dispositions(failed=1, accepted=0)
+    assert incident.run()
+    first = incident.letters()[other, 2]
+    incident.write("dead_letters", [first | {"topic": incident.orders, "topic_id": "", "copies": 3}])
+    fail(incident.orders)
+    fail(other)
+    incident.event("operation", {})
+    assert incident.run()
+    rows = incident.rows("dead_letters")
+    found = {row["topic"]: (row["topic_id"], row["copies"], row["source_state"]) for row in rows}
+    assert len(rows) == 2
+    assert found[other] == (f"name:{other}", 2, "found")
+    assert found[incident.orders] == (f"name:{incident.orders}", 4, "found")
+    assert {row["size_bytes"] for row in rows} == {1 + len(incident.orders), 1 + len(other)}
+
+
 def test_what_is_left_of_the_record_is_told(triaged: Triaged) -> None:
     """Expired by deletion, compacted away, of a topic that was created again, of one that never existed, and forged."""
     incident = triaged.incident

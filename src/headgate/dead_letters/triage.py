@@ -11,6 +11,7 @@ from typing import Any, Final
 from headgate.base.errors import UsageError
 from headgate.base.locations import Location
 from headgate.dead_letters.model.plans import PLANNABLE
+from headgate.dead_letters.model.topic_ids import is_topic_id
 from headgate.dead_letters.model.where import is_selected
 from headgate.share_groups.model.recorded_history import RecordedEvent, paused_periods
 from headgate.tables.definitions import table_named
@@ -142,7 +143,7 @@ def count_letter(counts: Document, row: Document, now_ms: int) -> None:
         return
     ends = [row["letter_expires_at"]] if row["copied"] else []
     # Without a topic id only the copy is replayed: another topic may have that name now.
-    ends += [row["source_expires_at"]] if row["source_state"] == "found" and row["topic_id"] else []
+    ends += [row["source_expires_at"]] if row["source_state"] == "found" and is_topic_id(row["topic_id"]) else []
     until = None if not ends or None in ends else max(ends)
     if not ends or (until is not None and until <= now_ms):
         counts["unknown" if row["source_state"] in {"unknown", "unreadable"} else "gone"] += 1

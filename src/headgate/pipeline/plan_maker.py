@@ -46,6 +46,7 @@ from headgate.pipeline.replay_plans import (
     find_superseded,
     select_letters,
     where_column,
+    with_replayed_ids,
     with_source_ids,
 )
 from headgate.tables.definitions import table_named
@@ -129,6 +130,7 @@ class PlanMaker:
                 f"{self._config.tables.path} has no table dead_letters: run `headgate pipeline run --config FILE` first"
             )
         letters, audit = (read_rows(self._session, name, all_files(versions.get(name))) for name in names)
+        letters = with_replayed_ids(letters)
         audit = audit.where(sf.col("cluster_id") == request.selection.cluster_id)
         selected = select_letters(letters, request.selection).persist()
         try:

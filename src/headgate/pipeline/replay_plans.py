@@ -24,6 +24,7 @@ from headgate.dead_letters.model.plans import (
     SUPERSEDED,
     UNIDENTIFIED,
 )
+from headgate.dead_letters.model.topic_ids import NAMED
 from headgate.dead_letters.model.where import AllOf, AnyOf, Compare, IsIn, IsLike, IsNull, Not, Where
 from headgate.tables.definitions import TABLES
 
@@ -75,6 +76,12 @@ def select_letters(letters: DataFrame, selection: PlanSelection) -> DataFrame:
     if selection.episode is not None:
         conditions.append(sf.col("cluster") == selection.episode)
     return letters.where(reduce(and_, conditions))
+
+
+def with_replayed_ids(letters: DataFrame) -> DataFrame:
+    """The dead letters with the ids that plans and replays have: empty where only the name of the topic is known."""
+    is_named = sf.col("topic_id").startswith(NAMED)
+    return letters.withColumn("topic_id", sf.when(is_named, "").otherwise(sf.col("topic_id")))
 
 
 def with_source_ids(rows: DataFrame, ids: Mapping[str, str]) -> DataFrame:

@@ -20,7 +20,10 @@ DEAD_LETTER_TABLES = (
                 CLUSTER,
                 text("group", "the share group, connector or consumer group; empty when the dead letter names none"),
                 text("topic", "the topic of the record; null when the dead letter names none", null=True),
-                text("topic_id", "the id of that topic; empty when the dead letter names none"),
+                text(
+                    "topic_id",
+                    "the id of that topic; name:TOPIC when the dead letter has only its name (earlier releases: empty)",
+                ),
                 small("partition", "the record's partition"),
                 whole("offset", "the record's offset"),
                 text("dlq_topic", "the dead letter topic"),

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from headgate.dead_letters.model.plans import PlanRecord
+from headgate.dead_letters.model.topic_ids import replayed_topic_id
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl, Caller
@@ -45,7 +46,7 @@ class RecordBodyModel(ApiModel):
     topic: str = Field(min_length=1, max_length=249)
     partition: int = Field(ge=0, le=2**31 - 1)
     offset: int = Field(ge=0, le=_MAX_OFFSET)
-    topic_id: str | None = Field(default=None, max_length=64)
+    topic_id: str | None = Field(default=None, max_length=254)
     credential: CredentialModel | None = None
 
 
@@ -138,4 +139,5 @@ def _dead_letter(tables: EstateTables, asked: RecordBodyModel, caller: Caller) -
 def _planned(row: dict[str, Any]) -> PlanRecord:
     """The record as a replay would read it."""
     places = {name: row[name] for name in _COLUMNS if name not in {"reason", "dead_lettered_at"}}
+    places["topic_id"] = replayed_topic_id(row["topic_id"])
     return PlanRecord(position=0, action="leave_out", why=None, target_topic="", target_partition=0, **places)

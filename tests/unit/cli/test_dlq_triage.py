@@ -180,6 +180,8 @@ def test_a_record_that_could_not_be_looked_at_is_not_gone(
         {"topic": None, "topic_id": "dlq-id", "copied": True, "source_state": "unknown"},
         {"topic_id": ""},
         {"topic_id": "", "copied": True},
+        {"topic_id": "name:orders"},
+        {"topic_id": "name:orders", "copied": True},
         {"copied": True},
         {},
     ],

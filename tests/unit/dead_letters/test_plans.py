@@ -103,6 +103,8 @@ def test_the_columns_of_where_are_those_of_the_table_with_their_kinds() -> None:
         ({}, True),
         ({"topic_id": ""}, False),
         ({"topic_id": "", "copied": True}, True),
+        ({"topic_id": "name:orders"}, False),
+        ({"topic_id": "name:orders", "copied": True}, True),
         ({"topic": None, "copied": True}, False),
         ({"withdrawn": True}, False),
     ],

@@ -7,9 +7,9 @@ from pyspark.errors import PySparkException
 
 from headgate.pipeline.derived import dead_letter_sources as sources
 from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, letter_row, read_each
+from headgate.pipeline.derived.dead_letter_rows import add_copy, dead_letter_row
 from headgate.pipeline.derived.dead_letter_sources import set_source_state, source_rounds
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic
-from headgate.pipeline.derived.dead_letters import add_copy, dead_letter_row
 
 DLQ = KnownTopic(topic_id="dlq-id", bounds={0: (0, 9)}, configs={"cleanup.policy": "delete", "retention.ms": "1000"})
 ORDERS = KnownTopic(topic_id="orders-id", bounds={0: (10, 20)}, configs={"cleanup.policy": "compact"})
@@ -63,6 +63,7 @@ def test_copies_are_counted_and_the_first_letter_stays() -> None:
         (ORDERS, {"partition": 7}, "unknown", False),
         (ORDERS, {"topic_id": "other"}, "recreated", False),
         (ORDERS, {"topic_id": ""}, "unknown", True),
+        (ORDERS, {"topic_id": "name:orders"}, "unknown", True),
         (None, {}, "unreadable", False),
     ],
 )
@@ -135,3 +136,18 @@ def test_a_full_disk_is_no_problem_of_a_topic() -> None:
 
     with pytest.raises(PySparkException):
         read_each({("a", 0): (0, 5)}, read)
+
+
+def test_letters_of_two_topics_that_name_no_topic_id_are_two_records() -> None:
+    """A connector has one dead-letter topic for all topics that it reads."""
+    rows: dict[tuple[str, str, int, int], dict[str, Any]] = {}
+    for offset, topic in enumerate([b"a", b"b", b"a"]):
+        connect = {
+            "__connect.errors.topic": topic,
+            "__connect.errors.partition": b"0",
+            "__connect.errors.offset": b"5",
+            "__connect.errors.connector.name": b"sink",
+        }
+        add_copy(rows, dead_letter_row(said(offset=offset, headers=connect), DLQ, "c"))
+    found = [(row["topic"], row["topic_id"], row["offset"], row["copies"]) for row in rows.values()]
+    assert found == [("a", "name:a", 5, 2), ("b", "name:b", 5, 1)]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from headgate.base.errors import HeadgateError
-from headgate.dead_letters.model.where import AllOf, AnyOf, ColumnKind, Compare, IsNull, Not, Where
+from headgate.dead_letters.model.topic_ids import NAMED
+from headgate.dead_letters.model.where import AllOf, AnyOf, ColumnKind, Compare, IsLike, IsNull, Not, Where
 
 PlanAction = Literal["replay", "park", "leave_out"]
 ORIGINAL: Final = "original"
@@ -55,6 +56,7 @@ WHERE_COLUMNS: Final[Mapping[str, ColumnKind]] = {
     "cluster": "text",
 }
 
+_HAS_TOPIC_ID: Final = AllOf((Compare("topic_id", "!=", ""), Not(IsLike("topic_id", NAMED + "%"))))
 # The dead letters that a plan can replay as long as their content is there: they were not withdrawn, and say which
 # record they are of. Connect, Streams and Spring write no topic id, so their records are never read at the source,
 # where another topic of that name may be now; the dead letter must have the copy.
@@ -62,7 +64,7 @@ PLANNABLE: Final[Where] = AllOf(
     (
         Compare("withdrawn", "=", False),
         Not(IsNull("topic")),
-        AnyOf((Compare("topic_id", "!=", ""), Compare("copied", "=", True))),
+        AnyOf((_HAS_TOPIC_ID, Compare("copied", "=", True))),
     )
 )
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from headgate.dead_letters.model.topic_ids import NAMED
 from headgate.pipeline.derived.dead_letter_topics import LAST_MS, KnownTopic, TopicCatalog
 from headgate.pipeline.derived.derivation import HOUR_MS
 
@@ -51,7 +52,8 @@ def outdated_letters(session: SparkSession, letters: DataFrame, catalog: TopicCa
         of_partition = of_partition.withColumnRenamed(f"{side}_name", f"{side}_first_name")
         joined = joined.join(sf.broadcast(of_topic), sf.col(f"{side}_name") == sf.col(topic), "left")
         joined = joined.join(sf.broadcast(of_partition), has_place, "left")
-    is_of_now = (sf.col("topic_id") == "") | (sf.col("topic_id") == sf.col("source_id"))
+    has_no_id = (sf.col("topic_id") == "") | sf.col("topic_id").startswith(NAMED)
+    is_of_now = has_no_id | (sf.col("topic_id") == sf.col("source_id"))
     state = (
         sf.when(~sf.col("source_state").isin(*_MAY_END), sf.col("source_state"))
         .when(~sf.col("source_is_there"), "expired")

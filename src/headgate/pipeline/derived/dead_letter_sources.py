@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 
 from headgate.dead_letters.model.clusters import FEATURES, Place, SourceRecord, source_ranges
+from headgate.dead_letters.model.topic_ids import is_topic_id, named_topic
 from headgate.kafka.producer_ids import ProducerIdReader
 from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
@@ -40,7 +41,7 @@ def join_sources(
     for (name, topic_id, partition), some in by_place.items():
         topic = topics.get(name)
         readable = [one for one in some if set_source_state(one, topic, is_there=name in catalog.listing.topics)]
-        if topic is None or (topic_id and topic_id != topic.topic_id):
+        if topic is None or (is_topic_id(topic_id) and topic_id != topic.topic_id):
             continue
         waiting = {one["offset"] for one in readable if one["source_state"] == "unknown"}
         for begin, end in source_ranges((one["offset"] for one in readable), gap=RANGE_GAP, longest=RANGE_RECORDS):
@@ -76,7 +77,7 @@ def set_source_state(letter: Row, topic: KnownTopic | None, *, is_there: bool) -
     if topic is None:
         letter["source_state"] = "unreadable" if is_there else "expired"
         return False
-    if letter["topic_id"] not in {"", topic.topic_id}:
+    if is_topic_id(letter["topic_id"]) and letter["topic_id"] != topic.topic_id:
         letter["source_state"] = "recreated"
         return False
     if letter["partition"] not in topic.bounds:
@@ -107,12 +108,13 @@ def _read_part(
         row["producer_id"] = None if of_partition is None else of_partition.producer_of(row["offset"])
         found[row["partition"], row["offset"]] = row
         record = SourceRecord(offset=row["offset"], features=[row[feature] for feature in FEATURES])
-        for topic_id in ("", topic.topic_id):
+        for topic_id in ("", named_topic(name), topic.topic_id):
             read.setdefault((topic_id, row["partition"]), {})[row["offset"]] = record
     for (topic_name, _, partition), letters in by_place.items():
         begin, end = ranges.get((topic_name, partition), (0, 0)) if topic_name == name else (0, 0)
         for letter in letters:
-            if not begin <= letter["offset"] < end or letter["topic_id"] not in {"", topic.topic_id}:
+            is_of_now = not is_topic_id(letter["topic_id"]) or letter["topic_id"] == topic.topic_id
+            if not begin <= letter["offset"] < end or not is_of_now:
                 continue
             source = found.get((partition, letter["offset"]))
             if rows is None:

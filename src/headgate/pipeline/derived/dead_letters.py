@@ -10,7 +10,7 @@ what the topics have.
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,9 +18,20 @@ from pyspark.sql import functions as sf
 
 from headgate.dead_letters.model.clusters import Letter, LetterCluster, clusters_of, pauses_of
 from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts, Pause
+from headgate.dead_letters.model.topic_ids import NAMED
 from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
 from headgate.pipeline.derived.dead_letter_expiry import REFRESHED_PARTS, outdated_letters
-from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_each, read_letters
+from headgate.pipeline.derived.dead_letter_frames import Ranges, read_each, read_letters
+from headgate.pipeline.derived.dead_letter_rows import (
+    KEY,
+    LetterKey,
+    Row,
+    add_copy,
+    dead_letter_row,
+    identity,
+    key_of,
+    key_schema,
+)
 from headgate.pipeline.derived.dead_letter_sources import join_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
 from headgate.pipeline.derived.dead_letter_window import MOST_TRIAGED, LetterWindow, letters_since
@@ -31,7 +42,6 @@ from headgate.tables.definitions import ORIGIN_KEY, table_named
 
 _LETTERS, _CLUSTERS = "dead_letters", "dead_letter_clusters"
 _DISPOSITIONS, _EVENTS = "dispositions", "breaker_events"
-_KEY = table_named(_LETTERS).key
 # Dead letters that are read, or written, at once; their rows pass through this process.
 PART_LETTERS: Final = 50_000
 # Dead letters of this time are triaged again, because dispositions, events and withdrawals are read later than they;
@@ -41,10 +51,6 @@ RECENT_MS: Final = HOUR_MS // 4
 UNASSIGNED_MS: Final = 2 * HOUR_MS
 # Older dead letters keep the episode that they have.
 TRIAGED_MS: Final = 72 * HOUR_MS
-_CLOCKS_DIFFER_MS: Final = 7 * 24 * HOUR_MS
-
-Row = dict[str, Any]
-LetterKey = tuple[str, str, int, int]  # of one cluster: group, topic id, partition, offset
 
 
 def _derive(run: DerivedRun) -> None:
@@ -118,71 +124,29 @@ def _add_letters(
         topic = catalog.topic(name)
         if topic is not None and name not in unread:
             run.keep_position(f"{topic.topic_id}/{partition}", end)
-    keys = pa.Table.from_pylist([_key_of(row) for row in rows.values()], _key_schema())
-    for old in _stored_with(run, keys):
-        new = rows[_identity(old)]
-        if not run.is_full or _identity(old) in known:  # else all copies that there are come in this run
-            rows[_identity(old)] = old | {"copies": old["copies"] + new["copies"], "withdrawn": False}
+    keys = pa.Table.from_pylist([key_of(row) for row in rows.values()], key_schema())
+    stored_keys: list[Row] = []
+    for topic_id, old in _stored_with(run, keys):
+        stored_keys.append(key_of(old) | {"topic_id": topic_id})
+        new = rows[identity(old)]
+        if not run.is_full or identity(old) in known:  # else all copies that there are come in this run
+            rows[identity(old)] = old | {"copies": old["copies"] + new["copies"], "withdrawn": False}
     made = pa.Table.from_pylist(list(rows.values()), table_named(_LETTERS).columns)
-    run.replace(_LETTERS, made, within=keys, is_last=False)
+    within = pa.concat_tables([keys, pa.Table.from_pylist(stored_keys, key_schema())])
+    run.replace(_LETTERS, made, within=within, is_last=False)
     return set(rows), unread
 
 
-def _stored_with(run: DerivedRun, keys: pa.Table) -> list[Row]:
+def _stored_with(run: DerivedRun, keys: pa.Table) -> list[tuple[str, Row]]:
+    """The stored rows of these keys, each with its stored topic id, which is empty in rows of earlier releases."""
     if not keys.num_rows:
         return []
     wanted = sf.broadcast(run.session.createDataFrame(keys))
-    found: list[Row] = run.stored(_LETTERS).join(wanted, list(_KEY), "left_semi").toArrow().to_pylist()
-    return found
-
-
-def dead_letter_row(letter: Row, dlq: KnownTopic, cluster: str) -> Row:
-    """The row of one dead letter. One that names no record has its own position as the key."""
-    is_named = letter["topic"] is not None
-    at = letter["recorded_at"] if letter["at"] is None else letter["at"]
-    if abs(at - letter["recorded_at"]) > _CLOCKS_DIFFER_MS:  # forged, or a clock that is wrong
-        at = letter["recorded_at"]
-    kept = (
-        *("dlq_topic", "dlq_partition", "dlq_offset", "format", "topic", "reason", "exception", "member"),
-        *("delivery_count", "copied", "problem", *FEATURE_NAMES),
-    )
-    return {name: letter[name] for name in kept} | {
-        "cluster_id": cluster,
-        "group": letter["group"] or "",
-        "topic_id": (letter["topic_id"] or "") if is_named else dlq.topic_id,
-        "partition": letter["partition"] if is_named else letter["dlq_partition"],
-        "offset": letter["offset"] if is_named else letter["dlq_offset"],
-        "dlq_topic_id": dlq.topic_id,
-        "dead_lettered_at": at,
-        "source_state": "unknown",
-        "source_at": None,
-        "copies": 1,
-        "withdrawn": False,
-        "letter_expires_at": dlq.expires_at(letter["recorded_at"]),
-        "source_expires_at": None,
-        "cluster": None,
-    }
-
-
-def add_copy(rows: dict[LetterKey, Row], row: Row) -> None:
-    """Add a dead letter, or count it as a copy of the one that lies before it."""
-    same = rows.setdefault(_identity(row), row)
-    if same is not row:
-        first = min(same, row, key=lambda one: (one["dlq_partition"], one["dlq_offset"]))
-        rows[_identity(row)] = first | {"copies": same["copies"] + row["copies"]}
-
-
-def _identity(row: Row) -> LetterKey:
-    return (row["group"], row["topic_id"], row["partition"], row["offset"])
-
-
-def _key_of(row: Row) -> Row:
-    return {name: row[name] for name in _KEY}
-
-
-def _key_schema() -> pa.Schema:
-    columns = table_named(_LETTERS).columns
-    return pa.schema([columns.field(name).remove_metadata() for name in _KEY])
+    stored_id = sf.col("topic_id")
+    topic_id = sf.when(stored_id == "", sf.concat(sf.lit(NAMED), "topic")).otherwise(stored_id)
+    stored = run.stored(_LETTERS).withColumns({"stored_id": stored_id, "topic_id": topic_id})
+    found = stored.join(wanted, list(KEY), "left_semi").toArrow().to_pylist()
+    return [(row.pop("stored_id"), row) for row in found]
 
 
 def _refresh_expiry(run: DerivedRun, catalog: TopicCatalog) -> None:
@@ -212,7 +176,7 @@ def _replace_part(run: DerivedRun, changed: DataFrame) -> pa.Table:
     """Write the first part of these changed rows; those of the next part are the ones that still differ."""
     part = changed.limit(PART_LETTERS).toArrow()
     if part.num_rows:
-        run.replace(_LETTERS, part, within=part.select(_KEY).cast(_key_schema()), is_last=False)
+        run.replace(_LETTERS, part, within=part.select(KEY).cast(key_schema()), is_last=False)
     return part
 
 
@@ -250,7 +214,7 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: Collection[str]) -> Non
         rows += [_cluster_row(cluster, group, one, window) for one in made]
         ids = {(group, *_letter_place(letter)): one.id for one in made for letter in one.letters}
         for letter in of_group:
-            letter["cluster"] = ids.get(_identity(letter))
+            letter["cluster"] = ids.get(identity(letter))
     known = {one["cluster"] for one in rows}
     earlier = clusters.where(sf.col("group").isin(sorted(groups))).toArrow().to_pylist()
     rows += [
@@ -271,7 +235,7 @@ def _replace_letters(run: DerivedRun, letters: Sequence[Row]) -> None:
     ordered = sorted(letters, key=lambda row: str(row["group"]))
     for begin in range(0, max(len(ordered), 1), PART_LETTERS):
         part = ordered[begin : begin + PART_LETTERS]
-        keys = pa.Table.from_pylist([_key_of(row) for row in part], _key_schema())
+        keys = pa.Table.from_pylist([key_of(row) for row in part], key_schema())
         made = pa.Table.from_pylist(part, table_named(_LETTERS).columns)
         run.replace(_LETTERS, made, within=keys, is_last=begin + PART_LETTERS >= len(ordered))
 
