@@ -65,7 +65,7 @@ def request(
 
 
 def acknowledge(group: str, topic_id: bytes, partitions: int, batches: int, kind: int) -> bytes:
-    """A ShareAcknowledge of so many batches of ten records in each partition, by a member that nobody knows."""
+    """A ShareAcknowledge of so many batches of ten records in each partition, by an unknown member."""
     found = tuple(
         AcknowledgementBatch(first_offset=first, last_offset=first + 9, acknowledge_types=(kind,))
         for first in range(0, 10 * batches, 10)

@@ -135,7 +135,7 @@ def campaign(
         "archived without a dead letter": fate.archived - set(dead_letters),
         "acknowledged and dead-lettered, and not withdrawn": (fate.acknowledged & set(dead_letters)) - withdrawn,
         "rejected and acknowledged": fate.acknowledged & rejected,
-        "a dead letter of what nobody rejected": set(dead_letters) - rejected - over,
+        "a dead letter of a record that was not rejected": set(dead_letters) - rejected - over,
     }
     told = [f"{what}: {sorted(spots)[:10]} ({len(spots)})" for what, spots in problems.items() if spots]
     if trips and configs is ABOVE:

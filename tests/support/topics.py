@@ -101,7 +101,7 @@ def make_compacted_topic(settings: Mapping[str, Any], topic: str) -> None:
     now_ms = time.time_ns() // 1_000_000
     producer = Producer({**settings, "acks": "all"})
     for number, key in enumerate((b"k", b"k", b"other")):
-        # The broker compares timestamps of records, so nobody has to wait for the segment to become old.
+        # The broker compares timestamps of records, so the test need not wait for the segment to become old.
         producer.produce(
             topic, key=key, value=b"%d" % number, partition=0, timestamp=now_ms + number * 10 * _SEGMENT_MS
         )

@@ -18,7 +18,7 @@ from headgate.dead_letters.replayer import Replayer, ReplayOptions, ReplayResult
 from headgate.kafka.topics import TopicAdmin
 
 MOST_RATE: Final = 1_000_000
-# One failed look can be a broker that restarts; after so many in a row the operator is told.
+# One failed look can be a broker that restarts; after so many in a row the replay says so.
 FAILURES_TOLD: Final = 5
 
 

@@ -3,7 +3,7 @@
 A release writes the tables that it knows. A table that came later has nothing of the records that were read before, and
 the checkpoint does not bring them again. So `QUERY.tables.json` names the tables that were written, and the last batch
 in which they were. Batches after that one are of a release that has no such file, and wrote `_BEFORE` alone: the one
-before an upgrade, or the one that somebody returned to.
+before an upgrade, or one that was returned to.
 """
 
 import json
