@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,18 +222,28 @@ class TopicAdmin:
 
     def ids(self, names: Collection[str], *, timeout_s: float = 10.0) -> dict[str, str]:
         """The ids of the topics that exist and may be described; `ClusterError` when the cluster does not respond."""
+        described = self._ids_or_errors(names, timeout_s)
+        return {name: found for name, found in described if isinstance(found, str)}
+
+    def absent(self, names: Collection[str], *, timeout_s: float = 10.0) -> set[str]:
+        """The topics that do not exist; one that may not be described is none of them. `ClusterError` as in `ids`."""
+        described = self._ids_or_errors(names, timeout_s)
+        return {name for name, found in described if found == KafkaError.UNKNOWN_TOPIC_OR_PART}
+
+    def _ids_or_errors(self, names: Collection[str], timeout_s: float) -> Iterator[tuple[str, str | int]]:
+        """The id of each topic, or the code of Kafka's error."""
         # A name that no topic can have would fail the whole request.
         possible = [name for name in names if _TOPIC_NAME.fullmatch(name) and name not in {".", ".."}]
-        found: dict[str, str] = {}
         for start in range(0, len(possible), _NAMES_A_CALL):
             some = TopicCollection(possible[start : start + _NAMES_A_CALL])
             for name, described in self.client.describe_topics(some, request_timeout=timeout_s).items():
                 try:
-                    found[name] = id_text(described.result(timeout_s).topic_id)
+                    yield name, id_text(described.result(timeout_s).topic_id)
                 except KafkaException as failure:
-                    if _code(failure) not in _NO_SUCH_TOPIC:
+                    code = _code(failure)
+                    if code not in _NO_SUCH_TOPIC or code is None:
                         raise ClusterError(f"the ids of topics cannot be read: {reason(failure)}") from None
-        return found
+                    yield name, code
 
     def configs(
         self, names: Collection[str], wanted: Collection[str], *, timeout_s: float = 10.0

@@ -81,6 +81,12 @@ def test_a_topic_that_is_gone_has_no_records() -> None:
     assert letter["source_state"] == "expired"
 
 
+def test_a_record_of_a_topic_that_is_there_again_is_looked_for() -> None:
+    letter = {"topic_id": "orders-id", "partition": 0, "offset": 12, "source_state": "expired"}
+    assert set_source_state(letter, ORDERS, is_there=True)
+    assert letter["source_state"] == "unknown"
+
+
 @pytest.mark.parametrize(
     ("configs", "expected"),
     [

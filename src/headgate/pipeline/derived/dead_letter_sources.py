@@ -37,10 +37,11 @@ def join_sources(
         if letter["topic"] is not None:
             by_place.setdefault((letter["topic"], letter["topic_id"], letter["partition"]), []).append(letter)
     topics = catalog.topics(sorted({topic for topic, _, _ in by_place}))
+    gone = catalog.gone(sorted({topic for topic, _, _ in by_place}))
     wanted: list[tuple[bool, int, str, int, tuple[int, int]]] = []
     for (name, topic_id, partition), some in by_place.items():
         topic = topics.get(name)
-        readable = [one for one in some if set_source_state(one, topic, is_there=name in catalog.listing.topics)]
+        readable = [one for one in some if set_source_state(one, topic, is_there=name not in gone)]
         if topic is None or (is_topic_id(topic_id) and topic_id != topic.topic_id):
             continue
         waiting = {one["offset"] for one in readable if one["source_state"] == "unknown"}
@@ -85,7 +86,10 @@ def set_source_state(letter: Row, topic: KnownTopic | None, *, is_there: bool) -
     first, end = topic.bounds[letter["partition"]]
     if letter["offset"] < first:
         letter["source_state"] = "expired"
-    return bool(first <= letter["offset"] < end)
+    is_readable = bool(first <= letter["offset"] < end)
+    if is_readable and letter["source_state"] == "expired":  # its topic could not be seen for a time
+        letter["source_state"] = "unknown"
+    return is_readable
 
 
 def _read_part(

@@ -52,6 +52,7 @@ class TopicCatalog:
         self._admin = TopicAdmin(settings)
         self._config = config
         self._known: dict[str, KnownTopic | None] = {}
+        self._is_gone: dict[str, bool] = {}
         self.listing: TopicListing = list_topics(settings)
 
     def dead_letter_topics(self, configured: Iterable[str]) -> list[str]:
@@ -72,6 +73,14 @@ class TopicCatalog:
         for name in asked:
             self._known[name] = self._described(name, ids[name], configs.get(name, {})) if name in ids else None
         return {one: known for one in names if (known := self._known[one]) is not None}
+
+    def gone(self, names: Collection[str]) -> set[str]:
+        """Those that do not exist: asked for by name, because the listing leaves out what may not be described."""
+        known = self.topics(names)
+        asked = [one for one in names if one not in known and one not in self._is_gone]
+        absent = self._admin.absent(asked) if asked else set()
+        self._is_gone |= {one: one in absent for one in asked}
+        return {one for one in names if self._is_gone.get(one, False)}
 
     def _described(self, name: str, topic_id: str, configs: Mapping[str, str]) -> KnownTopic:
         try:

@@ -20,7 +20,7 @@ from headgate.dead_letters.model.clusters import Letter, LetterCluster, clusters
 from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts, Pause
 from headgate.dead_letters.model.topic_ids import NAMED
 from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
-from headgate.pipeline.derived.dead_letter_expiry import REFRESHED_PARTS, outdated_letters
+from headgate.pipeline.derived.dead_letter_expiry import REFRESHED_PARTS, outdated_letters, topics_of
 from headgate.pipeline.derived.dead_letter_frames import Ranges, read_each, read_letters
 from headgate.pipeline.derived.dead_letter_rows import (
     KEY,
@@ -153,7 +153,9 @@ def _refresh_expiry(run: DerivedRun, catalog: TopicCatalog) -> None:
     """The parts that are left are written in the next hours."""
     for _ in range(REFRESHED_PARTS):
         stored = run.stored(_LETTERS).where(sf.col("cluster_id") == catalog.listing.cluster)
-        part = _replace_part(run, outdated_letters(run.session, stored, catalog, run.now_ms))
+        names = topics_of(stored)
+        known, gone = catalog.topics(names), catalog.gone(names)
+        part = _replace_part(run, outdated_letters(run.session, stored, known, gone, run.now_ms))
         if part.num_rows < PART_LETTERS:
             return
 
