@@ -3,28 +3,23 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.pipeline.derived.dead_letter_window import beginnings
+from headgate.pipeline.derived.dead_letter_window import allowances
 
 
-def test_the_newest_of_the_group_with_the_most_are_taken_and_a_group_with_few_is_taken_whole() -> None:
-    counts = [("few", 1, 5), *(("many", second, 10) for second in range(100))]
-    assert beginnings(counts, 65) == {"many": 94}
+def test_a_group_with_few_is_taken_whole_and_leaves_its_room_to_the_others() -> None:
+    assert allowances({"few": 5, "many": 1000}, 65) == {"few": 5, "many": 60}
+    assert allowances({"a": 1000, "b": 1000, "few": 20}, 100) == {"few": 20, "a": 40, "b": 40}
 
 
-def test_nothing_is_left_out_where_all_are_few() -> None:
-    assert beginnings([("a", 1, 5), ("b", 1, 5)], 10) == {}
-    assert beginnings([], 10) == {}
+def test_many_groups_with_many_are_no_more_than_there_is_room_for() -> None:
+    """A hundred groups with 10,000 each had 500,000 of their newest second, of room for 300,000."""
+    found = allowances({f"g{number}": 10_000 for number in range(100)}, 300_000)
+    assert set(found.values()) == {3_000}
 
 
-def test_groups_with_many_share_the_room() -> None:
-    counts = [(group, second, 10) for group in ("a", "b") for second in range(100)]
-    assert beginnings(counts, 100) == {"a": 95, "b": 95}
-
-
-@given(st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), st.integers(1, 9)), st.integers(30, 300))
-def test_no_more_are_taken_than_there_is_room_for(numbers: dict[tuple[str, int], int], most: int) -> None:
-    counts = [(group, second, number) for (group, second), number in numbers.items()]
-    begins = beginnings(counts, most)
-    taken = sum(number for group, second, number in counts if second >= begins.get(group, 0))
-    assert taken <= most
-    assert bool(begins) == (sum(numbers.values()) > most)
+@given(st.dictionaries(st.text("abc"), st.integers(1, 400)), st.integers(0, 300))
+def test_all_the_room_is_used_and_no_more(totals: dict[str, int], most: int) -> None:
+    found = allowances(totals, most)
+    assert found.keys() == totals.keys()
+    assert all(0 <= found[group] <= totals[group] for group in totals)
+    assert sum(found.values()) == min(most, sum(totals.values()))
