@@ -76,7 +76,9 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         root = tmp_path / ".headgate" / "tables"
         for name in ("dead_letters", "dead_letter_clusters"):
             write(root, TABLES[name], rows_of(f"{name}.{stage}"))
-        events = [row | {"is_historic": False} for row in rows_of("breaker_events") if _time_of(row) <= TRIAGE_AT[stage]]
+        events = [
+            row | {"is_historic": False} for row in rows_of("breaker_events") if _time_of(row) <= TRIAGE_AT[stage]
+        ]
         write(root, TABLES["breaker_events"], events)
         for name in ("replay_plans", "replay_plan_records", "replay_audit"):
             write(root, TABLES[name], rows_of(name))

@@ -212,7 +212,7 @@ class DeliveryLedger:
     def drop_expired(self, before: float, *, most: int = 1_000) -> bool:
         """Drop the partitions, longest silent first, whose locks all ended before this time; True if there may be more.
 
-        Members that were killed never end their sessions. One call drops about `most` ranges, and one partition at least.
+        Members that were killed never end their sessions. One call drops about `most` ranges, and at least a partition.
         """
         left = most
         while left > 0:
