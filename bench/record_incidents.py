@@ -43,6 +43,7 @@ from headgate.embedded.spec import QUICK_SETTINGS
 from headgate.facts.codec import decode
 from headgate.facts.observations import DispositionsCounted, EventHappened
 from headgate.kafka.producer_ids import ProducerIdReader
+from headgate.share_groups.model.recorded_history import RecordedEvent
 from tests.support.certificates import make_certificates
 from tests.support.cluster import Cluster
 from tests.support.ports import port_block
@@ -199,7 +200,7 @@ class IncidentTopics:
         begin = min(one.second for one in counted)
         numbers = {member: at for at, member in enumerate(sorted({one.member for one in counted}))}
         letters = self._letters(run, begin * 1000)
-        pauses = pauses_of((one.at, one.event) for one in self._events[run.group])
+        pauses = pauses_of(RecordedEvent(at=one.at, event=one.event, by=one.by) for one in self._events[run.group])
         return RecordedIncident(
             family=plan.family,
             seed=plan.seed,

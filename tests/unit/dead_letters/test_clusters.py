@@ -14,6 +14,8 @@ from headgate.dead_letters.model.clusters import (
 )
 from headgate.dead_letters.model.episodes import Attempts, Pause
 from headgate.dead_letters.model.verdict import EpisodeCause
+from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL
+from headgate.share_groups.model.recorded_history import RecordedEvent
 
 MINUTE = 60_000
 
@@ -84,7 +86,17 @@ def test_letters_of_unknown_records_count_and_have_no_features() -> None:
 
 def test_pauses_begin_with_a_trip_or_an_operator_and_end_with_a_resume() -> None:
     events = [(50, "resumed"), (10, "tripped"), (20, "paused"), (90, "paused"), (5, "resumed")]
-    assert pauses_of(events) == [Pause(since=10, until=50), Pause(since=90, until=None)]
+    by_operator = [RecordedEvent(at=at, event=event, by="User:alice") for at, event in events]
+    assert pauses_of(by_operator) == [Pause(since=10, until=50), Pause(since=90, until=None)]
+
+
+def test_an_automatic_resume_ends_no_pause_of_an_operator() -> None:
+    """As in back-tests and triage: by one rule."""
+    tripped = [RecordedEvent(at=10, event="tripped"), RecordedEvent(at=50, event="resumed", by=BREAKER_PRINCIPAL)]
+    assert pauses_of(tripped) == [Pause(since=10, until=50)]
+    paused = [*tripped, RecordedEvent(at=20, event="paused", by="User:alice")]
+    assert pauses_of(paused) == [Pause(since=10, until=None)]
+    assert pauses_of([*paused, RecordedEvent(at=70, event="resumed", by="User:bob")]) == [Pause(since=10, until=70)]
 
 
 def test_names_of_clusters_differ_by_cluster_group_and_time() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from headgate.dead_letters.model.episodes import Attempts, Episode, Pause, episodes_of
 from headgate.dead_letters.model.rates import FailureRate
 from headgate.dead_letters.model.verdict import DeadLetterCounts, EpisodeVerdict, FeatureRate, RecordSample, verdict_on
+from headgate.share_groups.model.recorded_history import RecordedEvent, pauses
 
 FEATURES: Final = ("key_hash", "schema_id", "producer_id", "type_header", "size_band")
 MAX_TOPICS: Final = 20
@@ -131,17 +132,9 @@ def _sample(letters: Sequence[Letter], sources: Mapping[Place, Sequence[SourceRe
     return RecordSample(rate=FailureRate(failures, records), features=features)
 
 
-def pauses_of(events: Iterable[tuple[int, str]]) -> list[Pause]:
-    """The pauses by the events `tripped`, `paused` and `resumed` of a group; the last one may still last."""
-    found: list[Pause] = []
-    since: int | None = None
-    for at, event in sorted(events):
-        if event in {"tripped", "paused"}:
-            since = at if since is None else since
-        elif event == "resumed" and since is not None:
-            found.append(Pause(since=since, until=at))
-            since = None
-    return found if since is None else [*found, Pause(since=since, until=None)]
+def pauses_of(events: Iterable[RecordedEvent]) -> list[Pause]:
+    """The pauses of a group; the last one may still last."""
+    return [Pause(since=since, until=until) for since, until in pauses(events)]
 
 
 def source_ranges(offsets: Iterable[int], *, gap: int, longest: int) -> list[tuple[int, int]]:

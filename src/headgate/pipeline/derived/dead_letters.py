@@ -38,6 +38,7 @@ from headgate.pipeline.derived.dead_letter_window import MOST_TRIAGED, LetterWin
 from headgate.pipeline.derived.dead_letter_withdrawals import event_numbers, withdrawn_letters
 from headgate.pipeline.derived.derivation import HOUR_MS, Derivation, DerivedRun
 from headgate.pipeline.run_log import print_message
+from headgate.share_groups.model.recorded_history import RecordedEvent
 from headgate.tables.definitions import ORIGIN_KEY, table_named
 
 _LETTERS, _CLUSTERS = "dead_letters", "dead_letter_clusters"
@@ -309,12 +310,13 @@ def _attempts(
     return found
 
 
-def _pause_events(run: DerivedRun, cluster: str, groups: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
+def _pause_events(run: DerivedRun, cluster: str, groups: Iterable[str]) -> dict[str, list[RecordedEvent]]:
     is_pause = sf.col("event").isin("tripped", "paused", "resumed")
     of_groups = (sf.col("cluster_id") == cluster) & sf.col("group").isin(sorted(groups))
-    found: dict[str, list[tuple[int, str]]] = {}
-    for one in run.rows(_EVENTS).where(is_pause & of_groups).select("group", "at", "event").toArrow().to_pylist():
-        found.setdefault(one["group"], []).append((one["at"], one["event"]))
+    found: dict[str, list[RecordedEvent]] = {}
+    events = run.rows(_EVENTS).where(is_pause & of_groups).select("group", "at", "event", "by")
+    for one in events.toArrow().to_pylist():
+        found.setdefault(one["group"], []).append(RecordedEvent(at=one["at"], event=one["event"], by=one["by"]))
     return found
 
 

@@ -1,7 +1,7 @@
 """The recorded events of a share group, as a back-test needs them: when it was paused, and which settings it has."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headgate.share_groups.model.backtest import PausedPeriod
@@ -30,27 +30,38 @@ def recorded_event(at: int, event: str, by: str | None, detail: str) -> Recorded
     return RecordedEvent(at=at, event=event, by=by, changes=named)
 
 
-def paused_periods(events: Iterable[RecordedEvent], *, end: int) -> list[PausedPeriod]:
-    """The seconds in which the group was paused, by its breaker or an operator; a pause without an end lasts to `end`.
+def pauses(events: Iterable[RecordedEvent]) -> Iterator[tuple[int, int | None]]:
+    """The times from which and until which the group was paused, by its breaker or an operator; None where it still is.
 
-    A pause begins with the second after its event: the counts that trip a breaker may have been written in the very
-    second of the trip, because the leader's seconds begin at other moments. An operator's resume ends every pause, an
-    automatic one only that of the breaker.
+    An operator's resume ends every pause, an automatic one only that of the breaker.
     """
-    found: list[PausedPeriod] = []
     reasons: set[str] = set()
-    begin = 0
-    for one in sorted(events, key=lambda event: event.at):
-        second = one.at // 1000
+    since = 0
+    for one in sorted(events, key=lambda event: (event.at, event.event == "resumed")):
         if one.event in {"tripped", "paused"}:
-            begin = begin if reasons else second + 1
+            since = since if reasons else one.at
             reasons.add(one.event)
         elif one.event == "resumed" and reasons:
             reasons -= {"tripped"} if one.by == BREAKER_PRINCIPAL else {"tripped", "paused"}
             if not reasons:
-                found.append(PausedPeriod(begin=begin, end=max(second, begin)))
-    if reasons and begin < end:
-        found.append(PausedPeriod(begin=begin, end=end))
+                yield since, one.at
+    if reasons:
+        yield since, None
+
+
+def paused_periods(events: Iterable[RecordedEvent], *, end: int) -> list[PausedPeriod]:
+    """The seconds in which the group was paused; a pause without an end lasts to `end`.
+
+    A pause begins with the second after its event: the counts that trip a breaker may have been written in the very
+    second of the trip, because the leader's seconds begin at other moments.
+    """
+    found: list[PausedPeriod] = []
+    for since, until in pauses(events):
+        begin = since // 1000 + 1
+        if until is not None:
+            found.append(PausedPeriod(begin=begin, end=max(until // 1000, begin)))
+        elif begin < end:
+            found.append(PausedPeriod(begin=begin, end=end))
     return found
 
 
