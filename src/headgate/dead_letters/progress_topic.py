@@ -71,6 +71,7 @@ def ensure_progress_topic(admin: TopicAdmin) -> None:
     try:
         metadata = admin.client.list_topics(timeout=_CALL_S)
         if PROGRESS_TOPIC in metadata.topics:
+            _wait_until_served(admin)  # another process may have created it a moment ago
             return
         factor = replication_of(len(metadata.brokers))
         configs = {"cleanup.policy": "compact"} | ({"min.insync.replicas": "2"} if factor >= _TWO_IN_SYNC_FROM else {})
@@ -84,6 +85,7 @@ def ensure_progress_topic(admin: TopicAdmin) -> None:
                 f"the topic {PROGRESS_TOPIC} cannot be created: {reason(failure)}. Create it with one partition and "
                 "cleanup.policy=compact, and grant the operator READ and WRITE on it"
             ) from None
+        _wait_until_served(admin)
 
 
 def _wait_until_served(admin: TopicAdmin) -> None:

@@ -73,9 +73,11 @@ def test_a_plan_whose_own_progress_cannot_be_read_is_not_replayed(monkeypatch: p
 class NewTopicAdmin(TopicAdmin):
     """A cluster whose leader serves the topic some calls after the controller has created it."""
 
-    def __init__(self, *failures: KafkaError) -> None:
+    def __init__(self, *failures: KafkaError, created_by_another: str = "") -> None:
+        """`created_by_another`: whether it is `listed` already, or its creation finds out that it `exists`."""
         super().__init__({})
         self.failures = list(failures)
+        self.by_another = created_by_another
         self.created: list[str] = []
 
     @property
@@ -83,12 +85,15 @@ class NewTopicAdmin(TopicAdmin):
         return self
 
     def list_topics(self, **_: object) -> SimpleNamespace:
-        return SimpleNamespace(topics={}, brokers={1: None})
+        return SimpleNamespace(topics={PROGRESS_TOPIC} if self.by_another == "listed" else {}, brokers={1: None})
 
     def create_topics(self, wanted: list[NewTopic], **_: object) -> dict[str, Future[None]]:
         self.created += [one.topic for one in wanted]
         done: Future[None] = Future()
-        done.set_result(None)
+        if self.by_another:
+            done.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+        else:
+            done.set_result(None)
         return {one.topic: done for one in wanted}
 
     def bounds(self, *_: object, **__: object) -> dict[int, tuple[int, int]]:
@@ -102,6 +107,13 @@ def test_a_new_topic_is_used_when_its_leader_serves_it() -> None:
     admin = NewTopicAdmin(no_leader, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     ensure_progress_topic(admin)
     assert (admin.created, admin.failures) == ([PROGRESS_TOPIC], [])
+
+
+@pytest.mark.parametrize("state", ["listed", "exists"])
+def test_a_topic_that_another_process_has_just_created_is_waited_for(state: str) -> None:
+    admin = NewTopicAdmin(KafkaError(KafkaError._NOENT), created_by_another=state)
+    ensure_progress_topic(admin)
+    assert admin.failures == []
 
 
 def test_a_missing_right_is_not_waited_for() -> None:
