@@ -13,6 +13,7 @@ LONG_FILES = (
     "test_dev.py",
     "gateway/test_failover.py",
     "test_hostile.py",
+    "dead_letters/test_incidents.py",
     "topologies/test_older_clients.py",
     "breaker/test_three_brokers.py",
     "equivalence/test_streams_and_connect.py",

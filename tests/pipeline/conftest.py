@@ -1,6 +1,5 @@
 """One Spark session and one Kafka for all tests of the pipeline; each test has topics and folders of its own."""
 
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,24 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.pipeline.session import all_jars, end_session, start_session
-from headgate.pipeline.spark_storage import LOG_STORE
 from tests.pipeline.estate import Estate
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.file_order import put_first
-
-SETTINGS = {
-    "spark.master": "local[2]",
-    "spark.driver.memory": "700m",
-    # No test runs long enough for the other compiler, and verifying Spark's classes takes a tenth of its start.
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-    ),
-}
+from tests.support.spark import spark_session
 
 LONG_FILES = (
     "test_facts_query.py",
-    "test_incidents.py",
     "test_lineage.py",
     "test_append_query.py",
     "test_command.py",
@@ -50,11 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # The jars for an object store, which one test has: a session gets them when it starts, the store's address later.
-    jars = ",".join(map(str, all_jars(os.environ, on_store=True)))
-    session = start_session({**SETTINGS, "spark.jars": jars, "spark.delta.logStore.s3a.impl": LOG_STORE})
-    yield session
-    end_session(session)
+    with spark_session() as session:
+        yield session
 
 
 @pytest.fixture

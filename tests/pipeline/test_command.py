@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from headgate.pipeline.queries import QUERIES
-from tests.pipeline.conftest import SETTINGS
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import POOL, described
 from tests.pipeline.test_append_query import activity, assert_appended_are_right
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
 from tests.support.ports import port_block
+from tests.support.spark import SETTINGS
 
 HEADGATE = (sys.executable, "-m", "headgate.cli.main", "pipeline")
 STATUS = port_block()

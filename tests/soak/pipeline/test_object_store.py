@@ -21,10 +21,10 @@ from headgate.tables.object_store import create_object
 from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableError
 from headgate.tables.writer import TableWriter
-from tests.pipeline.conftest import SETTINGS
 from tests.soak.page import write_section
 from tests.support.object_stores import ObjectStoreServer, versitygw_server
 from tests.support.slow_link import slow_link
+from tests.support.spark import SETTINGS
 from tests.unit.tables.things import THINGS, batch, thing
 
 ROUND_TRIP_S = 0.04

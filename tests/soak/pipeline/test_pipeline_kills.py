@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from headgate.pipeline.batches import Moment
 from headgate.pipeline.queries import APPEND, FACTS, Query
 from headgate.pipeline.session import end_session, start_session
-from tests.pipeline.conftest import SETTINGS
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import events_of_groups, history
 from tests.pipeline.lineage_scene import DAY, NOW, LineageScene
@@ -30,6 +29,7 @@ from tests.pipeline.test_append_query import (
 from tests.pipeline.test_facts_query import KilledError, assert_tables_are_right, cluster_of
 from tests.pipeline.test_lineage import DERIVATIONS, History, check
 from tests.support.cluster import Cluster
+from tests.support.spark import SETTINGS
 
 
 @pytest.fixture(scope="module")

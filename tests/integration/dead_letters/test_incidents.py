@@ -24,7 +24,7 @@ from headgate.pipeline.derived import derived_runner
 from headgate.pipeline.derived.dead_letters import DEAD_LETTERS
 from headgate.pipeline.derived.lineage import LINEAGE
 from headgate.pipeline.queries import APPEND, FACTS
-from tests.pipeline.incidents import (
+from tests.integration.dead_letters.incidents import (
     DEADLINE_S,
     HEALTHY,
     WAITING,
@@ -40,6 +40,7 @@ from tests.support.cluster import Cluster
 from tests.support.share_consumers import ShareJvm
 from tests.support.share_scene import MINIMUM, ShareScene, share_scene
 from tests.support.share_truth import Spot
+from tests.support.spark import spark_session
 from tests.support.topics import committed_records
 
 Incidents = dict[type[Incident], Incident]
@@ -109,9 +110,10 @@ def run_all(incidents: Sequence[Incident]) -> None:
 
 
 @pytest.fixture(scope="module")
-def incidents(cluster: Cluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incidents]:
+def incidents(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incidents]:
     folder = tmp_path_factory.mktemp("incidents")
     with (
+        spark_session() as spark,
         share_scene(
             cluster,
             folder / "gateway",
