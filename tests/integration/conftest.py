@@ -14,6 +14,7 @@ LONG_FILES = (
     "gateway/test_failover.py",
     "test_hostile.py",
     "dead_letters/test_incidents.py",
+    "test_pipeline_command.py",
     "topologies/test_older_clients.py",
     "breaker/test_three_brokers.py",
     "equivalence/test_streams_and_connect.py",

@@ -1,13 +1,12 @@
 """One Spark session and one Kafka for all tests of the pipeline; each test has topics and folders of its own."""
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.estate import Estate
+from tests.pipeline.estate import Estate, new_estate
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.file_order import put_first
 from tests.support.spark import spark_session
@@ -16,7 +15,6 @@ LONG_FILES = (
     "test_facts_query.py",
     "test_lineage.py",
     "test_append_query.py",
-    "test_command.py",
     "test_problems.py",
     "test_dead_letters.py",
     "test_breaker_tables.py",
@@ -44,6 +42,4 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def estate(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> Estate:
-    made = Estate(dict(cluster.client_config()), spark, tmp_path, f"headgate-{uuid.uuid4().hex[:8]}.")
-    made.make_topics()
-    return made
+    return new_estate(cluster, spark, tmp_path)

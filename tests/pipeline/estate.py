@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from headgate.tables.definitions import table_named
 from headgate.tables.reader import Summary, TableReader
 from headgate.tables.writer import TableWriter
 from tests.pipeline.oracle import Record, Rows
+from tests.support.cluster import Cluster
 
 MAX_BYTES = 4 * 1024 * 1024
 TOPICS = ("events", "state", "tasks", "topologies")
@@ -217,3 +219,10 @@ class Estate:
         """What `pipeline_runs` says is wrong, in the order in which it was told."""
         rows = sorted(self.rows("pipeline_runs").values(), key=lambda row: row["at"])
         return [(row["table"], row["problem"]) for row in rows if row["problem"] is not None]
+
+
+def new_estate(cluster: Cluster, spark: SparkSession, folder: Path) -> Estate:
+    """With topics of its own."""
+    made = Estate(dict(cluster.client_config()), spark, folder, f"headgate-{uuid.uuid4().hex[:8]}.")
+    made.make_topics()
+    return made

@@ -12,17 +12,30 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headgate.pipeline.queries import QUERIES
-from tests.pipeline.estate import Estate
+from tests.pipeline.estate import Estate, new_estate
 from tests.pipeline.histories import POOL, described
 from tests.pipeline.test_append_query import activity, assert_appended_are_right
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
+from tests.support.cluster import Cluster
 from tests.support.ports import port_block
-from tests.support.spark import SETTINGS
+from tests.support.spark import SETTINGS, spark_session
 
 HEADGATE = (sys.executable, "-m", "headgate.cli.main", "pipeline")
 STATUS = port_block()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture
+def estate(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> Estate:
+    return new_estate(cluster, spark, tmp_path)
 
 
 @pytest.fixture
