@@ -88,9 +88,8 @@ class CatalogueExport:
         changed = [job for job in jobs if self._sent.get(job.name) != marks[job.name]]
         failed: dict[str, str] = {}
         sent = in_a_row = 0
-        for job in sorted(
-            changed, key=lambda job: job.name in self._failed
-        ):  # a job that always fails holds up no other
+        # Those that failed come last: a job that always fails holds up no other.
+        for job in sorted(changed, key=lambda job: job.name in self._failed):
             if in_a_row == _MOST_FAILURES or (stop is not None and stop.is_set()):
                 break
             problem = self._send(events_of(job, cluster, namespace, now_ms))

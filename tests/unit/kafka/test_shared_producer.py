@@ -221,7 +221,7 @@ async def test_a_callback_that_raises_does_not_end_the_thread_and_the_producer_i
 
 
 class HoldingProducer:
-    """Holds what it is told to, and notes when it is polled."""
+    """Holds a given number of records, and notes when it is polled."""
 
     def __init__(self) -> None:
         self.polled = threading.Semaphore(0)
